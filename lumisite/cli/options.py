@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,11 +77,6 @@ def requested_releases(use: Sequence[str], **short: Sequence[str]) -> dict[str, 
     return releases
 
 
-def real_path(name: str | Path) -> Path:
-    """Return a path without links. Links in a circle stay, for what opens the path to report."""
-    return Path(os.path.realpath(name))
-
-
 def require_directory(root: str, option: str = "--host-root") -> None:
     """Refuse the root of a host that is no directory; raises `ResolveError`."""
     if not Path(root).is_dir():
@@ -95,4 +89,4 @@ def load_lock(loaded: LoadedSite) -> LoadedLock | None:
         return None
     from lumisite.images import lock
 
-    return lock.load_lock(loaded, None)
+    return lock.load_lock(loaded)

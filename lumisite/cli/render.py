@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from lumisite.cli.options import (
     OR_EXAMPLE,
     PATH,
     load_lock,
-    real_path,
     requested_releases,
     selection_options,
     site_option,
@@ -43,7 +43,8 @@ def command(site: str, platform: str | None, out: Path, **releases: Any) -> int:
     The same input gives the same bytes; OUT is replaced as a whole or not at all. Each path is printed, then how to
     try the modules.
     """
-    if real_path(out).name == CURRENT:
+    real = Path(os.path.realpath(out))
+    if real.name == CURRENT:
         # The modulefiles take a folder of this name for the link of a deployment root, and look beside it.
         message = f"{printable(str(out))} has the name of a deployment's link"
         raise LumisiteError(Finding("out-unfit", Severity.FAULT, message, "name another folder", "--out"))
@@ -63,8 +64,7 @@ def command(site: str, platform: str | None, out: Path, **releases: Any) -> int:
             print_note(line(finding))
     warn_untried(loaded.site)
     print_lines(str(out / path) for path in files)
-    modules = real_path(out) / MODULES
     print_note(str(selection))
-    print_note(f"try it: module use {modules}")
+    print_note(f"try it: module use {real / MODULES}")
     print_note(f"deploy it: lumisite deploy {out} {loaded.site.root}")
     return 0

@@ -103,15 +103,15 @@ def parse_lock(content: bytes, where: str, site: str | None = None) -> Lock:
     return _FILE.decode(content, Lock, where, (faults,))
 
 
-def load_lock(loaded: LoadedSite, file: Path | None) -> LoadedLock | None:
-    """Read the lock in `file`, else the one that the site names, beside its own file.
+def load_lock(loaded: LoadedSite) -> LoadedLock | None:
+    """Read the lock that the site names, beside its own file; return `None` where it names none.
 
     Raises `ToolError`, or `LumisiteError` for a lock that is damaged or of another site.
     """
     images = loaded.site.images
-    path = file or (loaded.directory / images.lock if images is not None and images.lock is not None else None)
-    if path is None:
+    if images is None or images.lock is None:
         return None
+    path = loaded.directory / images.lock
     content = read_optional(path)
     if content is None:
         raise ToolError(missing_lock(str(path)))
@@ -127,7 +127,7 @@ def missing_lock(file: str) -> Finding:
 def unlike_lock(loaded: LoadedSite, path: str, digits: str) -> Finding | None:
     """Return the finding for an image whose header digest does not begin as the site's lock has it, if any."""
     with suppress(LumisiteError):
-        lock = load_lock(loaded, None)
+        lock = load_lock(loaded)
         image = lock.lock.images.get(path) if lock else None
         if digits and image and image.digest and not image.digest.startswith(f"header:{digits}"):
             advice = "restore it, or lock the images again"

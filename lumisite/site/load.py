@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache, partial
 from pathlib import Path
@@ -110,14 +110,14 @@ def tables_of(values: dict[str, Any]) -> Tables:
     return tables
 
 
-def load_plans(loaded: LoadedSite, more: Sequence[Path] = ()) -> tuple[LoadedPlan, ...]:
-    """Load the plans that a site names, then `more`; raise `SiteError` with every fault that they have."""
+def load_plans(loaded: LoadedSite) -> tuple[LoadedPlan, ...]:
+    """Load the plans that a site names; raise `SiteError` with every fault that they have."""
     plans: list[LoadedPlan] = []
     findings: list[Finding] = []
     planned: dict[tuple[str, str], str] = {}
     names = {loaded.file, SITE_FILE}
-    listed = [(str(name), loaded.directory / name) for name in loaded.site.plans]
-    for name, path in (*listed, *((shown(path.name), path) for path in more)):
+    for name in map(str, loaded.site.plans):
+        path = loaded.directory / name
         if name in names:
             message, advice = "another input has this name", "rename one of them"
             findings.append(Finding("name-taken", Severity.FAULT, message, advice, place=Place(str(path))))

@@ -79,7 +79,7 @@ def _at_edges() -> None:
     """Put files in the place of Slurm and of this node, and let nothing wait."""
     import lumisite.cli.masks as masks
     import lumisite.cli.validate as validate
-    from lumisite.validate.run import runner, slurm
+    from lumisite.validate.run import options, runner, slurm
 
     quick = functools.partial(runner.Runner, marks_s=0, slurm_s=0, grace_s=0)
     for module, name, instead in (
@@ -87,7 +87,7 @@ def _at_edges() -> None:
         (runner, "Runner", quick),
         (validate, "Runner", quick),
         (masks, "DiskTree", lambda _: DiskTree("node")),
-        (validate, "require_shared", lambda *_: None),
+        (options, "require_shared", lambda *_: None),
     ):
         mock.patch.object(module, name, instead).start()
 

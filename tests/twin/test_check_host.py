@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from lumisite.cli import main
+from tests.support.sites import site_text
 from tests.twin.cluster import ClusterPlan, running
 from tests.twin.fence import SCRIPTS
 from tests.twin.fixtures import require_twin
@@ -91,7 +92,8 @@ def test_what_a_stored_plan_binds_is_looked_at_too(tmp_path: Path, capsys: pytes
     Path(plan).write_text(yaml.safe_dump(document))
     bound = [line for line in document["lines"] if line["decision"] == "bind"]
     assert len(bound) > 2, "the image borrows the network and the GPU layer"
-    assert main(["render", *words, "--plan", plan, "--out", out]) == 0
+    (tmp_path / "planned.yaml").write_text(site_text(("\nmodules:\n", "\nplans: [torch.yaml]\nmodules:\n")))
+    assert main(["render", "--site", str(tmp_path / "planned.yaml"), "--out", out]) == 0
     assert main(["deploy", out, root, "--apply"]) == 0
 
     def faults(host: Path) -> dict[str, list[str]]:

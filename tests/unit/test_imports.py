@@ -42,6 +42,7 @@ EDGES = {
     "release/deploy.py",
     "release/files.py",
     "release/host_check.py",
+    "validate/run/options.py",
     "release/root.py",
     "release/tree.py",
     "release/trust.py",

@@ -261,7 +261,7 @@ def test_a_facts_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--root", "/nowhere"], "'/nowhere' is no directory"),
+        (["--root", "/nowhere"], "--root: '/nowhere' is no directory"),
         (["--root", "/etc/passwd"], "is no directory"),
         (["-o", "/nowhere/x"], "/nowhere/x: cannot write: No such file or directory"),
         (["--site", "lumo"], "did you mean lumi?"),

@@ -13,7 +13,8 @@ from lumisite.cli import main
 from lumisite.images.lock import LoadedLock, Lock, LockedImage, format_lock
 from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
-from lumisite.site.load import load_plans, load_site
+from lumisite.site.load import load_site, parse_plan
+from lumisite.site.plans import LoadedPlan
 from lumisite.site.selection import resolve_selection
 from tests.support.prologs import ROOT, SHELLS, lay_out, lumi_like, shell_command, write_script
 from tests.support.wrappers import RUNTIME, Wrapper, make
@@ -311,7 +312,12 @@ def with_plan(folder: Path, shell: str, paths: list[str], more: str = "") -> Wra
     )
     loaded = lumi_like(("executable: /usr/bin/singularity", f"executable: {ROOT}/runtime/singularity"))
     selection = resolve_selection(loaded.site, rocm=["6.2"])
-    files = render_tree(loaded, selection, load_templates(), plans=load_plans(loaded, [plan]))
+    files = render_tree(
+        loaded,
+        selection,
+        load_templates(),
+        plans=[LoadedPlan(parse_plan(plan.read_bytes(), plan, loaded.site), plan.name, plan.read_bytes())],
+    )
     lay_out(folder, {path: file.text for path, file in files.items()})
     write_script(folder / "runtime/singularity", RUNTIME)
     return Wrapper(tuple(shell_command(shell, folder)), folder)
@@ -374,7 +380,7 @@ def test_a_plan_holds_for_its_file_by_whatever_name(shell: str, tmp_path: Path) 
 # ---- render takes a lock
 
 
-def test_render_takes_the_lock_of_the_site_or_the_one_that_is_asked_for(
+def test_render_takes_the_lock_of_the_site(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -388,14 +394,13 @@ def test_render_takes_the_lock_of_the_site_or_the_one_that_is_asked_for(
     site = load_site("lumi").data.decode()
     Path("lumi.yaml").write_text(site.replace("\nimages:\n", "\nimages:\n  lock: images.lock\n"))
     case = "/x/lumi-pytorch-rocm-a-pytorch-v2.7.sif) ls_family=lumi-pytorch ls_version=6001003 ls_plugin=yes ;;"
-    for words in (["--site", "./lumi.yaml"], ["--lock", "images.lock"]):
-        assert main(["render", *words, "--out", "out"]) == 0
-        assert case in Path("out/spank/bin/singularity").read_text()
-        assert "images.lock" in json.loads(Path("out/MANIFEST.json").read_text())["inputs"]
-    capsys.readouterr()
-    assert main(["render", "--lock", "gone", "--out", "no"]) == 3
-    assert "gone: no such file (`lumisite images --lock gone` writes it) [file-unreadable]" in capsys.readouterr().err
+    assert main(["render", "--site", "./lumi.yaml", "--out", "out"]) == 0
+    assert case in Path("out/spank/bin/singularity").read_text()
+    assert "images.lock" in json.loads(Path("out/MANIFEST.json").read_text())["inputs"]
     Path("images.lock").write_text(format_lock(Lock("twin", (), {})))
-    assert main(["render", "--lock", "images.lock", "--out", "no"]) == 2
+    assert main(["render", "--site", "./lumi.yaml", "--out", "no"]) == 2
     assert "is of site twin, expected lumi" in capsys.readouterr().err
+    Path("images.lock").unlink()
+    assert main(["render", "--site", "./lumi.yaml", "--out", "no"]) == 3
+    assert "images.lock: no such file (`lumisite images --lock images.lock` writes it)" in capsys.readouterr().err
     assert not Path("no").exists()

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
-from lumisite.cli.validate import no_capture, require_deployed
+from lumisite.cli.validate import no_capture
 from lumisite.errors import ResolveError, ToolError
 from lumisite.findings.finding import Place
 from lumisite.site.scalars import RootPath
 from lumisite.validate.run.folder import create_run
+from lumisite.validate.run.options import require_deployed
 from lumisite.validate.run.plan import plans_of, require_unchanged, with_specs
 from lumisite.validate.run.request import parse_request
 from tests.support.requests import LOADED, a_request
