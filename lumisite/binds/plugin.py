@@ -130,17 +130,23 @@ def plugin_lines(site: Site, sides: Sides, plan: Sequence[PlannedLibrary]) -> tu
 
 
 def plugin_missing(site: Site, sides: Sides, plan: Sequence[PlannedLibrary]) -> PlannedLibrary | None:
-    """Return the line for a plugin that nothing opens, though the site's network takes one; else `None`."""
+    """Return the line for a library for collectives that opens no plugin, though the site's network takes one.
+
+    What PyTorch has in its wheel is what it uses; of the system's copies one that opens a plugin is enough.
+    """
     carrier = site.fabric.carrier
     names = [name for library in collectives_of(site) for name in library.plugins]
-    if is_built_in(carrier) or not fabrics_of(carrier) or not names:
+    lacking = {line.library for line in plan if line.decision in UNMET}
+    if is_built_in(carrier) or not fabrics_of(carrier) or lacking.intersection(names):
         return None
-    container, lacking = carry_out(sides, plan), {line.library for line in plan if line.decision in UNMET}
-    copies = [path for library in collectives_of(site) for path in Contents(container.tree).copies_of(library)]
-    if not copies or lacking.intersection(names) or any(one.opener != "root" for one in container.opened(site)):
-        return None
-    text = f"{copies[0]} looks for {some(names, between=', ')}, and its search finds none"
-    return PlannedLibrary(names[0], "missing", (text, _OVER_TCP), (names[0], copies[0]))
+    container = carry_out(sides, plan)
+    contents, openers = Contents(container.tree), {opened.opener for opened in container.opened(site)} - {"root"}
+    for library in collectives_of(site):
+        for path in contents.copies_of(library):
+            if path not in openers and (contents.packages_with(path) is not None or not openers):
+                text = f"{path} looks for {some(library.plugins, between=', ')}, and its search finds none"
+                return PlannedLibrary(names[0], "missing", (text, _OVER_TCP), (names[0], path))
+    return None
 
 
 def _bound_over(opened: Opened, container: Container) -> Iterator[PlannedLibrary]:

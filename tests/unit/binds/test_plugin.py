@@ -193,6 +193,16 @@ def test_a_library_for_collectives_that_finds_no_plugin_is_named() -> None:
     assert plugin_missing(load_site("university").site, sides(HOST, image), ()) is None, "NCCL's own network carries it"
 
 
+def test_a_wheel_that_finds_no_plugin_is_named_though_the_systems_copy_finds_one() -> None:
+    own = {"torch/lib/librccl.so.1": elf("librccl.so.1", rpath="$ORIGIN")}
+    image = {**RCCL, f"{OFI}/librccl-net.so": plugin(rpath="$ORIGIN"), f"{OFI}/libfabric.so.1": WITH}
+    line = plugin_missing(LUMI, sides(HOST, {**image, **torch(VENV, own, rpath="$ORIGIN")}), ())
+    assert line is not None
+    assert line.chain[-1] == f"{VENV}/torch/lib/librccl.so.1"
+    system = {"/usr/local/lib/librccl.so.1": elf("librccl.so.1")}
+    assert plugin_missing(LUMI, sides(HOST, {**image, **system}), ()) is None
+
+
 def test_an_image_without_a_library_for_collectives_has_no_line() -> None:
     assert lines({f"{DEBIAN}/libfabric.so.1": WITHOUT}, []) == {}
 
