@@ -76,7 +76,7 @@ def _follows(change: Change, found: Found) -> bool:
         return True
     if kind in ("gpu-place", "nic", "interface") and found["cpus"]:  # those near a device are a group
         return all(word.startswith(("numa ", "cpus ")) for word in (*change.gone, *change.come))
-    if kind in ("runtime-file", "runtime-directive", "container-start"):
+    if kind in ("runtime-directive", "container-start"):
         return _follows_from_runtime(change, found["runtime"])
     if kind in ("path", "dangling"):
         return _follows_as_path(change, found)

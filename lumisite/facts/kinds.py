@@ -9,6 +9,7 @@ row.
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -49,7 +50,7 @@ def own_name(subject: str, gone: Words, come: Words) -> Iterable[str]:
 
 def last_word(subject: str, gone: Words, come: Words) -> Iterable[str]:
     """Return that settings name what a key of the kernel ends with: `userfaultfd` of `vm.unprivileged_userfaultfd`."""
-    return (subject.replace("_", ".").rpartition(".")[2],)
+    return (re.split(r"[._ ]", subject)[-1],)
 
 
 def no_name(subject: str, gone: Words, come: Words) -> Iterable[str]:
@@ -176,7 +177,11 @@ KINDS: tuple[Kind, ...] = (
         "product", "libraries below the folder", _SITE, words=words.products, names=folders_gone,
         severity=by(FAULT, FAULT, INFO),
     ),
-    Kind("stack", "images and modules of these releases", _SITE, words=words.stacks, names=folders_gone),
+    Kind(
+        "stack", "images and modules of these releases", _SITE,
+        ("site stacks.{stack}.releases", f"{_PLATFORM}stacks.{{stack}}", "module {stack_module}"), words.stacks,
+        names=folders_gone,
+    ),
     Kind(
         "default", "what modules and links lead to", _SITE,
         (f"{_PLATFORM}stacks.{{stack}}.default", "module {stack_module}"), words.defaults, names=default_links,
@@ -264,7 +269,6 @@ KINDS: tuple[Kind, ...] = (
         "container-start", "whether containers start", touches=_STARTER, read=runtime.read_start, where=runtime.FOLDERS,
         severity=by(DOUBT, FAULT, DOUBT),
     ),
-    Kind("runtime-file", "whether containers start, with what mounted", touches=_STARTER, read=runtime.read_files),
     # The system
     Kind(
         "os", "libraries of the distribution", "correct the platform, and plan images with a bind plan again",
@@ -296,12 +300,10 @@ KINDS: tuple[Kind, ...] = (
         "module-parameter", "memory and queues of GPUs and adapters", read=node_files.read_module_parameters,
         names=last_word, same=lambda old, new: old == new or not old or not new,  # a build has parameters of its own
     ),
-    Kind("sysctl", "calls of the system in containers, and memory", read=node_files.read_sysctls, names=last_word),
     Kind(
-        "hugepages", "buffers of network libraries, some of which abort without", touches=("settings HUGE|_HP$",),
-        read=node_files.read_hugepages,
+        "kernel-setting", "calls of the system in containers, memory, and how fast ranks are",
+        read=node_files.read_values, names=last_word,
     ),
-    Kind("cpu-setting", "how fast the ranks of this node are", read=node_files.read_cpu_settings),
     Kind(
         "service", "retries of the network", touches=("site fabric.interfaces",), read=node_files.read_services,
         severity=is_lost,
@@ -317,22 +319,9 @@ KINDS: tuple[Kind, ...] = (
         (f"{_PLATFORM}slurm", "helper spank/cli_filter.lua", *_JOB), words.value("Slurm", lambda facts: facts.slurm),
     ),
     Kind(
-        "slurm-conf", "what a task of a job finds", touches=("helper spank/cli_filter.lua", *_JOB),
-        read=slurm.read_settings, severity=filter_severity, where=_SLURM,
-    ),
-    Kind(
-        "slurm-plugins", "what runs in a task before its program", touches=_JOB, read=slurm.read_plugins, where=_SLURM,
-    ),
-    Kind(
-        "slurm-node", "cores, memory and devices for jobs", touches=("site node_kinds.{kind}", "mask {kind}", *_JOB),
-        read=slurm.read_node, where=_SLURM,
-    ),
-    Kind(
-        "slurm-gres", "which devices jobs are given", read=slurm.read_gres, where=_SLURM,
-        touches=_DEVICES,
-    ),
-    Kind(
-        "slurm-cgroup", _CONFINED, touches=_DEVICES, read=slurm.read_cgroup_conf, where=_SLURM,
+        "slurm-conf", "what a task of a job finds, and which devices", read=slurm.read_slurm_files, where=_SLURM,
+        touches=("site node_kinds.{kind}", "mask {kind}", "setting {one_gpu}", "helper spank/cli_filter.lua", *_JOB),
+        severity=filter_severity,
     ),
     Kind("cgroup", _CONFINED, touches=_DEVICES, read=node_files.read_cgroups, severity=by(FAULT, FAULT, DOUBT)),
 )  # fmt: skip

@@ -33,11 +33,6 @@ from lumisite.vendors import all_fabrics, all_gpus, all_vendors
 
 # Values of the kernel
 
-#: What decides which calls of the system a container gets, or how its memory is placed.
-_SYSCTLS = (
-    "kernel.numa_balancing", "kernel.yama.ptrace_scope", "vm.max_map_count", "vm.overcommit_memory",
-    "vm.unprivileged_userfaultfd", "vm.zone_reclaim_mode",
-)  # fmt: skip
 #: Parameters that name a boot, its medium or the node, or only say what is printed: they differ where nothing changed,
 #: and some hold secrets.
 _OF_ONE_BOOT = re.compile(
@@ -45,16 +40,24 @@ _OF_ONE_BOOT = re.compile(
     r"(ignore_)?loglevel|.*(token|secret|passw|uuid|session|url|_data|ifname|hostname).*",
     re.IGNORECASE,
 )
-_CPU = "/sys/devices/system/cpu"
-_CPU_SETTINGS = {
+_CPU, _MEMORY = "/sys/devices/system/cpu", "/sys/kernel/mm"
+#: What decides which calls of the system a container gets, how its memory is placed, and how fast the CPUs are.
+_VALUES = {
+    **{
+        name: f"/proc/sys/{name.replace('.', '/')}"
+        for name in (
+            "kernel.numa_balancing", "kernel.yama.ptrace_scope", "vm.max_map_count", "vm.overcommit_memory",
+            "vm.unprivileged_userfaultfd", "vm.zone_reclaim_mode",
+        )
+    },
+    "transparent_hugepage": f"{_MEMORY}/transparent_hugepage/enabled",
     "scaling_driver": f"{_CPU}/cpu[0-9]*/cpufreq/scaling_driver",
     "scaling_governor": f"{_CPU}/cpu[0-9]*/cpufreq/scaling_governor",
     "energy_performance_preference": f"{_CPU}/cpu[0-9]*/cpufreq/energy_performance_preference",
     "boost": f"{_CPU}/cpufreq/boost",
     "no_turbo": f"{_CPU}/*_pstate/no_turbo",
     "smt": f"{_CPU}/smt/control",
-}
-_PAGES = "/sys/kernel/mm/hugepages"
+}  # fmt: skip
 #: What containers, their caches of registered memory and Slurm need of the kernel.
 _OPTIONS = (
     "CONFIG_BLK_DEV_LOOP", "CONFIG_CGROUPS", "CONFIG_CPUSETS", "CONFIG_FUSE_FS", "CONFIG_HUGETLBFS", "CONFIG_MEMCG",
@@ -70,9 +73,20 @@ def sysctls(tree: Tree, names: Iterable[str]) -> dict[str, str]:
     return {name: value for name, value in values.items() if value}
 
 
-def read_sysctls(tree: Tree, _: Site) -> Texts:
-    """Return the settings of the kernel that containers notice."""
-    return {name: [value] for name, value in sysctls(tree, _SYSCTLS).items()}
+def read_values(tree: Tree, _: Site) -> Texts:
+    """Return the settings of the kernel that programs notice."""
+    return {**values_of(tree, _VALUES), **_huge_pages(tree)}
+
+
+def _huge_pages(tree: Tree) -> Texts:
+    """Return the pages of each size that are reserved, without those that a process has beyond them."""
+    found: Texts = {}
+    for name in names_of(tree, f"{_MEMORY}/hugepages"):
+        counts = [first_line(tree, f"{_MEMORY}/hugepages/{name}/{end}_hugepages") or "0" for end in ("nr", "surplus")]
+        demand = first_line(tree, f"{_MEMORY}/hugepages/{name}/nr_overcommit_hugepages")
+        if all(map(str.isdecimal, counts)):
+            found[name] = [f"{int(counts[0]) - int(counts[1])} reserved", f"{demand or 0} on demand"]
+    return found
 
 
 def read_parameters(tree: Tree, _: Site) -> Texts:
@@ -84,25 +98,6 @@ def read_parameters(tree: Tree, _: Site) -> Texts:
         if not _OF_ONE_BOOT.fullmatch(name):
             found.setdefault(name, []).append(word)
     return found
-
-
-def read_hugepages(tree: Tree, _: Site) -> Texts:
-    """Return the pages of each size that are reserved, without those that a process has beyond them."""
-    found: Texts = {}
-    for name in names_of(tree, _PAGES):
-        pages, surplus, demand = (
-            first_line(tree, f"{_PAGES}/{name}/{end}_hugepages") or "0" for end in ("nr", "surplus", "nr_overcommit")
-        )
-        if all(re.fullmatch("[0-9]{1,18}", count) for count in (pages, surplus)):
-            counts = f"{int(pages) - int(surplus)} reserved", f"{demand} on demand"
-            found[name.removeprefix("hugepages-")] = list(counts)
-    chosen = re.search(r"\[(\w+)\]", first_line(tree, "/sys/kernel/mm/transparent_hugepage/enabled") or "")
-    return {**found, "transparent": [chosen[1]] if chosen else []}
-
-
-def read_cpu_settings(tree: Tree, _: Site) -> Texts:
-    """Return the governor and the like, boost and SMT."""
-    return values_of(tree, _CPU_SETTINGS)
 
 
 def read_kernel_config(tree: Tree, _: Site) -> Texts:

@@ -81,7 +81,7 @@ def find_runtime(tree: Tree, site: Site) -> Home:
 
 
 def read_start(tree: Tree, site: Site) -> Texts:
-    """Return the rights of the starter, of programs and of the configuration, and what the kernel closes."""
+    """Return starters and programs with their rights, what is beside the configuration, and what the kernel closes."""
     home = find_runtime(tree, site)
     programs = {"setuid starter": [path for path in starters(tree, home) if path.endswith("/starter-suid")]}
     for label, names in _TOOLS.items():
@@ -93,6 +93,11 @@ def read_start(tree: Tree, site: Site) -> Texts:
         spaces[_SPACES[-1]] = "some"  # their number follows the memory of the node
     found = {label: list(_rights(tree, paths)) for label, paths in programs.items()}
     found |= {name: [value] for name, value in spaces.items()}
+    found |= {path: [file_mark(tree, path)] for path in starters(tree, home)}
+    folder = posixpath.dirname(home.config or f"/etc/{home.name}/{home.name}.conf")
+    profiles = [f"/etc/apparmor.d/{part}*{home.name}*" for part in ("", "disable/")]
+    texts = [*(f"{folder}/{file}" for file in _BESIDE), *(path for pattern in profiles for path in glob(tree, pattern))]
+    found |= {path: [text_mark(tree, path)] for path in texts}
     return found | values_of(tree, {"SELinux": "/sys/fs/selinux/enforce"})
 
 
@@ -116,16 +121,6 @@ def _rights(tree: Tree, paths: Iterable[str]) -> Iterator[str]:
     mount = mount_of(mounts_of(tree), best)
     if mount is not None and "nosuid" in mount.options:
         yield "mounted nosuid"
-
-
-def read_files(tree: Tree, site: Site) -> Texts:
-    """Return the digests of what the runtime starts containers with, of its lists, and of its profiles of AppArmor."""
-    home = find_runtime(tree, site)
-    folder = posixpath.dirname(home.config or f"/etc/{home.name}/{home.name}.conf")
-    profiles = [f"/etc/apparmor.d/{part}*{home.name}*" for part in ("", "disable/")]
-    texts = [*(f"{folder}/{file}" for file in _BESIDE), *(path for pattern in profiles for path in glob(tree, pattern))]
-    found = {path: [text_mark(tree, path)] for path in texts}
-    return found | {path: [file_mark(tree, path)] for path in starters(tree, home)}
 
 
 # What the configuration allows

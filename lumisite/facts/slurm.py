@@ -102,75 +102,62 @@ def _in_order(value: str) -> str:
 # What is compared
 
 
-def read_settings(tree: Tree, site: Site) -> Texts:
-    """Return the keys of slurm.conf that are for all nodes, with the digests of scripts."""
+def read_slurm_files(tree: Tree, site: Site) -> Texts:
+    """Return what reaches a task: keys of slurm.conf, the node's own line, scripts, plugins, cgroup.conf, gres.conf."""
     conf = read_slurm_conf(tree)
-    if conf is None:
+    folder = conf.folder if conf else _folder(tree, "plugstack.conf", "cgroup.conf", "gres.conf")
+    if folder is None:
         return {}
-    found: Texts = {}
-    for name in _KEYS:
-        value = conf.settings.get(name.lower(), "")
+    plugins = f"{folder}/plugstack.conf"
+    found = {
+        "plugstack.conf": list(_plugins(tree, conf.settings.get("plugstackconfig", plugins) if conf else plugins)),
+        "cgroup.conf": sorted(
+            f"{key}={_meaning(value)}"
+            for entry in _entries(tree, f"{folder}/cgroup.conf")
+            for key, value in entry.items()
+        ),
+        "gres.conf": list(_devices(tree, f"{folder}/gres.conf")),
+        FILTER: list(_filter(tree, site, f"{folder}/{FILTER}")),
+    }
+    for name in _KEYS if conf else ():
+        value = conf.settings.get(name.lower(), "") if conf else ""
         is_deployed = value.startswith(f"{site.root}/")  # known by the release
         mark = script_mark(tree, value) if name in SCRIPTS and value and not is_deployed else ""
         found[name] = list(filter(None, (_meaning(value), mark)))
-    filter_path = f"{conf.folder}/{FILTER}"
-    if mark := script_mark(tree, filter_path, "--"):
-        code = re.sub(r"--.*", "", small_text(tree, filter_path) or "")
-        called = sorted(set(re.findall(rf"{re.escape(site.root)}/[\w./-]+", code)))
-        found[FILTER] = [*(f"{CALLS}{name}" for name in called), mark]
-    return found
+    entry = conf.node(host_name(tree)) if conf else None
+    stated = {key: (entry or {}).get(key.lower(), "") for key in _NODE_KEYS}
+    if "(" not in stated["Gres"]:
+        stated["Gres"] = ",".join(sorted(stated["Gres"].lower().split(",")))
+    return {**found, "NodeName": [f"{key}={_in_order(value)}" for key, value in stated.items() if value]}
 
 
-def read_plugins(tree: Tree, _: Site) -> Texts | None:
-    """Return the plugins of plugstack.conf in their order, each with its digest."""
-    folder, conf = _folder(tree, "slurm.conf", "plugstack.conf"), read_slurm_conf(tree)
-    if folder is None:
-        return None
-    found = []
-    path = f"{folder}/plugstack.conf"
-    for line in lines_of(tree, [conf.settings.get("plugstackconfig", path) if conf else path]):
+def _plugins(tree: Tree, path: str) -> Iterator[str]:
+    """Yield the plugins of plugstack.conf in their order, each with its digest."""
+    for line in lines_of(tree, [path]):
         kind, plugin, *rest = [*line.split(), ""]
         marks = (file_mark(tree, posixpath.join(top, plugin)) for top in PLUGIN_FOLDERS)
         mark = next(filter(None, marks), "")
-        found.append(" ".join(filter(None, (kind.lower(), plugin, *rest, mark and f"({mark})"))))
-    return {"plugstack.conf": found}
+        yield " ".join(filter(None, (kind.lower(), plugin, *rest, mark and f"({mark})")))
 
 
-def read_cgroup_conf(tree: Tree, _: Site) -> Texts | None:
-    """Return what cgroup.conf states."""
-    folder = _folder(tree, "slurm.conf", "cgroup.conf")
-    if folder is None:
-        return None
-    pairs = (pair for entry in _entries(tree, f"{folder}/cgroup.conf") for pair in entry.items())
-    return {"cgroup.conf": sorted(f"{key}={_meaning(value)}" for key, value in pairs)}
-
-
-def read_gres(tree: Tree, _: Site) -> Texts | None:
-    """Return the lines of gres.conf that are for this node, in their order, which numbers the devices."""
-    folder, host = _folder(tree, "slurm.conf", "gres.conf"), host_name(tree)
-    if folder is None:
-        return None
-    lines = []
-    for entry in _entries(tree, f"{folder}/gres.conf"):
+def _devices(tree: Tree, path: str) -> Iterator[str]:
+    """Yield the lines of gres.conf that are for this node, in their order, which numbers the devices."""
+    host = host_name(tree)
+    for entry in _entries(tree, path):
         if entry and is_named(host, entry.pop("nodename", host)):
             pairs = (
                 (key, value if key.endswith(("file", "files")) else _in_order(value.lower()))
                 for key, value in entry.items()
             )
-            lines.append(" ".join(f"{key}={value}" for key, value in sorted(pairs)))
-    return {"gres.conf": lines}
+            yield " ".join(f"{key}={value}" for key, value in sorted(pairs))
 
 
-def read_node(tree: Tree, _: Site) -> Texts | None:
-    """Return what slurm.conf says of this node."""
-    conf = read_slurm_conf(tree)
-    entry = conf.node(host_name(tree)) if conf else None
-    if conf is None or entry is None:
-        return None if conf is None else {}
-    stated = {key: entry[key.lower()] for key in _NODE_KEYS if key.lower() in entry}
-    if "(" not in stated.get("Gres", "("):
-        stated["Gres"] = ",".join(sorted(stated["Gres"].lower().split(",")))
-    return {"NodeName": [f"{key}={_in_order(value)}" for key, value in stated.items()]}
+def _filter(tree: Tree, site: Site, path: str) -> Iterator[str]:
+    """Yield what a cli_filter runs of the deployment root, and its digest."""
+    if mark := script_mark(tree, path, "--"):
+        code = re.sub(r"--.*", "", small_text(tree, path) or "")
+        yield from (f"{CALLS}{name}" for name in sorted(set(re.findall(rf"{re.escape(site.root)}/[\w./-]+", code))))
+        yield mark
 
 
 def slurm_version(tree: Tree, folders: tuple[str, ...]) -> str | None:

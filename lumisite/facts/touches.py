@@ -127,7 +127,7 @@ def touches(change: Change, context: Context) -> tuple[Touched, ...]:
     """Return what a change touches, each part once."""
     found = [part for template in BY_NAME[change.kind].touches for part in parts_of(template, change, context)]
     found += (part for name in change.names for part in naming(name, context))
-    more = {"driver": _driver, "stack": _stack, "image": _image}.get(change.kind)
+    more = {"driver": _driver, "image": _image}.get(change.kind)
     found += more(change, context) if more else ()
     return tuple(dict.fromkeys(found))
 
@@ -176,7 +176,6 @@ def naming(name: str, context: Context) -> Iterator[Touched]:
     if name.startswith("/"):
         yield from (Touched("site", key) for key, stated in stated_paths(site) if is_under(stated, name))
         yield from _modules_binding(name, site)
-        yield from _families_searching(name, site)
         for facts in (context.before, context.after):
             sonames |= {soname for soname, path in facts.loads.items() if is_under(path, name)}
     yield from (Touched("plan", family) for family, borrowed in context.borrowed.items() if borrowed & sonames)
@@ -196,15 +195,6 @@ def _modules_binding(path: str, site: Site) -> Iterator[Touched]:
     for name, module in site.modules.items():
         if name in binding or binding.intersection(module.loads):
             yield Touched("module", name)
-
-
-def _families_searching(folder: str, site: Site) -> Iterator[Touched]:
-    """Yield the families whose images have a folder of libraries below a path on LD_LIBRARY_PATH."""
-    stated = (item for platform in site.platforms.values() for item in platform.libraries.items())
-    libraries = {name for name, path in stated if is_under(path, folder)}
-    for name, family in site.families.items():
-        if libraries.intersection(family.library_path):
-            yield Touched("family", name)
 
 
 def _driver(change: Change, context: Context) -> Iterator[Touched]:
@@ -231,25 +221,6 @@ def _versions_with(context: Context, module: Module, release: str) -> Iterator[s
     ordered = {name: chosen[name] for name in site.stacks if name in chosen}
     for combination in combinations(site, context.was, ordered):
         yield module_version(site, module, combination)
-
-
-def _stack(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield where the site has a release that went, and where it lacks one that came."""
-    name = context.stack_of(change.subject)
-    if not name:
-        return
-    described, stated = context.site.releases(name), context.old.stacks.get(name)
-    for release in change.gone:
-        if stated is not None and release in map(str, stated.installed):
-            yield Touched("site", f"platforms.{context.was}.stacks.{name}.supported")
-        if context.site.stacks[name].gpu is not None:
-            if release in described and described[release].found != "image":
-                yield Touched("site", f"stacks.{name}.releases.{release}")
-        else:
-            for module_name in _values("stack_module", change, context):
-                yield Touched("module", f"{module_name}/{release}*")
-    if any(release not in described for release in change.come):
-        yield Touched("site", f"stacks.{name}.releases")
 
 
 def _image(change: Change, context: Context) -> Iterator[Touched]:

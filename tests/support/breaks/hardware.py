@@ -121,7 +121,7 @@ HARDWARE = {
         {"/sys/devices/system/cpu/online": b"0-63\n", "/sys/devices/system/cpu/smt/control": b"off\n", "/proc/cmdline": b"nosmt\n", f"{HSN0}/local_cpulist": b"0-63\n"},
         ("cpus", "CPUs"),
         [("site", "node_kinds.lumi-g.l3"), ("mask", "lumi-g")],
-        also=(("kernel-parameter", "nosmt"), ("cpu-setting", "smt"),),
+        also=(("kernel-parameter", "nosmt"), ("kernel-setting", "smt"),),
         both={"/sys/devices/system/cpu/smt/control": b"on\n"},
     ),
     "one NUMA domain": Break(

@@ -32,7 +32,7 @@ SOFTWARE = {
     "renamed libfabric directory": Break(
         renamed_libfabric(),
         ("product", "/opt/cray/libfabric"),
-        [("site", "platforms.2026-01.libraries.libfabric"), ("family", "tykky"), ("plan", "lumi-rocm"), ("module", "singularity-CPEbits"), ("module", "singularity-AI-bindings")],
+        [("site", "platforms.2026-01.libraries.libfabric"), ("plan", "lumi-rocm"), ("module", "singularity-CPEbits"), ("module", "singularity-AI-bindings")],
     ),
     "a release of MPICH has gone": Break(
         _mpich("9.0.1", there=False),
@@ -73,12 +73,12 @@ SOFTWARE = {
     "CPE": Break(
         {"/opt/cray/pe/cpe/27.03/set": b"", "/opt/cray/pe/cpe/25.09/set": None},
         ("stack", "CPE"),
-        [("site", "stacks.cpe.releases"), ("module", "singularity-CPEbits/25.09*")],
+        [("site", "stacks.cpe.releases"), ("module", "singularity-CPEbits")],
     ),
     "ROCm on the host": Break(
         {"/opt/rocm-7.2.0/x": b"", HSA: None, ROCM_VERSION: None, "/opt/rocm": Link("rocm-7.2.0")},
         ("stack", "ROCm"),
-        [("site", "stacks.rocm.releases.6.3.4"), ("site", "stacks.rocm.releases")],
+        [("site", "stacks.rocm.releases")],
         also=(("default", "ROCm"), ("library-missing", "libhsa-runtime64.so.1"),),
     ),
     # images

@@ -118,10 +118,10 @@ def test_the_configuration_of_the_runtime_that_a_link_leads_to_counts() -> None:
 def test_a_profile_of_apparmor_opens_what_it_restricts() -> None:
     restricted, allowed = {RESTRICT: b"1\n"}, {"/etc/apparmor.d/singularity": PROFILE}
     one, other = facts_of(restricted), facts_of(restricted, allowed)
-    assert found(one, other)[0][:2] == ("runtime-file", "/etc/apparmor.d/singularity")
+    assert found(one, other)[0][:2] == ("container-start", "/etc/apparmor.d/singularity")
     disabled = {"/etc/apparmor.d/disable/singularity": Link("../singularity")}
     assert found(other, facts_of(restricted, allowed, disabled))[0][:2] == (
-        "runtime-file",
+        "container-start",
         "/etc/apparmor.d/disable/singularity",
     )
 

@@ -52,9 +52,9 @@ def found(plant: Plant) -> list[tuple[str, str, object, object]]:
         ({"/dev/cxi3": None}, ("device", "/dev/cxi", "4 files", "3 files")),
         ({"/dev/xpmem": None, "/sys/module/xpmem/refcnt": None}, ("device", "xpmem", "2 files", None)),
         ({f"{OPTIONS}/noretry": b"1\n"}, ("module-parameter", "amdgpu.noretry", "-1", "1")),
-        ({f"{CPU}/cpu{number}/cpufreq/scaling_governor": b"powersave\n" for number in range(128)}, ("cpu-setting", "scaling_governor", "performance", "powersave")),
-        ({f"{CPU}/cpu9/cpufreq/scaling_governor": b"powersave\n"}, ("cpu-setting", "scaling_governor", "performance", "performance (127), powersave (1)")),
-        ({f"{CPU}/cpufreq/boost": b"0\n"}, ("cpu-setting", "boost", "1", "0")),
+        ({f"{CPU}/cpu{number}/cpufreq/scaling_governor": b"powersave\n" for number in range(128)}, ("kernel-setting", "scaling_governor", "performance", "powersave")),
+        ({f"{CPU}/cpu9/cpufreq/scaling_governor": b"powersave\n"}, ("kernel-setting", "scaling_governor", "performance", "performance (127), powersave (1)")),
+        ({f"{CPU}/cpufreq/boost": b"0\n"}, ("kernel-setting", "boost", "1", "0")),
     ],
 )  # fmt: skip
 def test_a_planted_change_is_named(plant: Plant, change: tuple[object, ...]) -> None:

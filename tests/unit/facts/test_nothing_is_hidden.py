@@ -74,7 +74,7 @@ def test_a_lost_runtime_and_a_new_one_hide_only_what_is_their_own() -> None:
     other = node(gone, {"/usr/bin/fusermount3": None})
     assert found(healthy, other) == {("runtime", "container runtime"), ("container-start", "fusermount")}
     updated = node({"/usr/bin/singularity": b"newer", "/etc/singularity/ecl.toml": b"activated = true\n"})
-    assert ("runtime-file", "/etc/singularity/ecl.toml") in found(node(), updated)
+    assert ("container-start", "/etc/singularity/ecl.toml") in found(node(), updated)
 
 
 def test_a_folder_that_users_may_not_read_hides_only_what_is_read_there() -> None:
@@ -114,7 +114,7 @@ def test_a_folder_of_modules_that_is_gone_does_not_hide_another_one() -> None:
 def test_a_node_that_slurm_conf_does_not_name_any_more_is_reported() -> None:
     lines = [b"NodeName=nid005001 CPUs=128\nNodeName=nid005002 CPUs=64\n", b"NodeName=nid005002 CPUs=64\n"]
     one, other = (node({"/etc/slurm/slurm.conf": text}) for text in lines)
-    assert ("slurm-node", "NodeName") in found(one, other)
+    assert ("slurm-conf", "NodeName") in found(one, other)
 
 
 def test_an_option_more_of_a_mount_hides_nothing_below_it() -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 import pytest
 
 from lumisite.facts.compare import compare
-from lumisite.facts.facts import Facts, format_facts, parse_facts
+from lumisite.facts.facts import Facts
 from lumisite.facts.report import ChangeReport, make_report
 from lumisite.facts.slurm import is_named
 from tests.support.breaks import LUMI, facts_of
@@ -31,7 +30,7 @@ GRES = [f"Name=gpu Type=mi250 File=/dev/dri/renderD{128 + at} Cores={cores}" for
 PLUGINS = "required /opt/one.so\noptional /opt/two.so x=1\n"
 CONFIGURED = {"slurm": CONF, "cgroup": CGROUP, "gres": "\n".join(GRES), "plugstack": PLUGINS}
 PROLOG = ("helper", "spank/task_prolog")
-MASK, GPUS = ("mask", "lumi-g"), ("site", "node_kinds.lumi-g.gpus")
+MASK, GPUS = ("mask", "lumi-g"), ("site", "node_kinds.lumi-g")
 
 
 def node(folder: str = "/etc/slurm", /, **changes: str | None) -> Facts:
@@ -55,29 +54,29 @@ CHANGES: Mapping[str, tuple[dict[str, str | None], tuple[str, str], Touches]] = 
     ),
     "reserved CPUs": (
         {"slurm": CONF.replace("0,8,16", "0-1,8,16")},
-        ("slurm-node", "NodeName"),
+        ("slurm-conf", "NodeName"),
         {MASK, ("site", "node_kinds.lumi-g")},
     ),
     "defaults of nodes": (
         {"slurm": CONF.replace("500000", "250000")},
-        ("slurm-node", "NodeName"),
+        ("slurm-conf", "NodeName"),
         {("site", "node_kinds.lumi-g")},
     ),
-    "no cgroup.conf": ({"cgroup": None}, ("slurm-cgroup", "cgroup.conf"), {PROLOG, MASK, GPUS}),
+    "no cgroup.conf": ({"cgroup": None}, ("slurm-conf", "cgroup.conf"), {PROLOG, MASK, GPUS}),
     "devices are free": (
         {"cgroup": CGROUP.replace("Devices=yes", "Devices=no")},
-        ("slurm-cgroup", "cgroup.conf"),
+        ("slurm-conf", "cgroup.conf"),
         {PROLOG, GPUS},
     ),
     "GPUs in another order": (
         {"gres": "\n".join([*GRES[4:], *GRES[:4]])},
-        ("slurm-gres", "gres.conf"),
+        ("slurm-conf", "gres.conf"),
         {PROLOG, MASK, GPUS, ("setting", "ROCR_VISIBLE_DEVICES")},
     ),
-    "a GPU less": ({"gres": "\n".join(GRES[1:])}, ("slurm-gres", "gres.conf"), {MASK, GPUS}),
+    "a GPU less": ({"gres": "\n".join(GRES[1:])}, ("slurm-conf", "gres.conf"), {MASK, GPUS}),
     "plugins in another order": (
         {"plugstack": "\n".join(PLUGINS.splitlines()[::-1])},
-        ("slurm-plugins", "plugstack.conf"),
+        ("slurm-conf", "plugstack.conf"),
         {PROLOG},
     ),
 }
@@ -133,19 +132,6 @@ def test_files_beside_a_slurm_conf_that_is_elsewhere_are_read() -> None:
         "constraindevices=yes, constrainramspace=yes",
         None,
     )
-
-
-def test_a_folder_that_the_controller_fills_is_read_alike() -> None:
-    assert compare(node(), node("/run/slurm/conf")) == ()
-
-
-def test_a_capture_without_these_parts_is_not_compared() -> None:
-    document = json.loads(format_facts(node()))
-    for part in ("slurm-node", "slurm-cgroup", "slurm-gres", "slurm-plugins"):
-        del document["texts"][part]
-    old = parse_facts(json.dumps(document).encode(), "old.json")
-    new = node(cgroup=None, gres="AutoDetect=rsmi\n")
-    assert compare(old, node()) == compare(node(), old) == compare(old, new) == ()
 
 
 @pytest.mark.parametrize(
