@@ -117,7 +117,6 @@ CODES: Mapping[str, str] = {
     "ranks-count": "another number of ranks worked together than was started: look at what changes it",
     "rank-failed": "a rank met an error: read the stderr of the step",
     "rank-crashed": "a rank was killed or crashed: read the stderr of the step",
-    "module-broken": "a module does not load, bring its binds, or unload cleanly: render and deploy again",
     "bind-missing": "a node has not what containers bind from it: restore it, or drain the node",
     "bind-not-in-container": "a container has not what the modules or the task prolog bind: look at what they did",
     "library-not-opened": "a library does not open in the container, or is another one: see `lumisite binds`",
@@ -126,7 +125,6 @@ CODES: Mapping[str, str] = {
     "limit-lower": "a rank may use less than its step: look for `ulimit` on the way",
     "directory-unfit": "a directory of caches is not private, local and writable: leave its variable to lumisite",
     "packages-hidden": "packages of the user hide those of the image, or would",
-    "python-wrong": "another Python runs than the one of the image, or it lacks the framework",
     "results-wrong": "a collective or a gradient is wrong: run it again, and drain the node that differs",
     # Slurm and the jobs of a run (`validate`)
     "job-progress": "what a job does while it is well",

@@ -8,10 +8,8 @@ import pytest
 
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.environment.judge import GATES
-from lumisite.validate.probes.probe import Probe
-from tests.support.sites import load_text, site_text
 from tests.twin import faults
-from tests.twin.cluster import SITE_TREE, Cluster, ClusterPlan, running
+from tests.twin.cluster import Cluster, ClusterPlan, running
 from tests.twin.fixtures import require_twin
 from tests.twin.gate_steps import Start, environment_of, run_gate
 from tests.twin.helper_site import deploy_site
@@ -19,7 +17,6 @@ from tests.twin.roots import HOME
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 
-CPEBITS = "modules/singularity-CPEbits/25.03.lua"
 #: What a container imports in no time, where its libraries are not looked at.
 FRAMEWORK = "export SINGULARITYENV_PYTHONPATH=/scratch/framework"
 
@@ -51,53 +48,9 @@ def test_an_untouched_cluster_passes(site: Cluster, tasks: int) -> None:
     passed = {gate.gate: gate.cause for gate in done.findings}
     assert passed["affinity"].endswith(f"{2 * tasks} records passed")
     assert "libfabric.so" in passed["binds"]
-    assert "versions: 3.13." in passed["conda"]
 
 
 # ---- planted faults
-
-
-def test_a_module_that_does_not_unload_cleanly_is_named(site: Cluster) -> None:
-    file = site.shared / SITE_TREE[1:] / "current" / CPEBITS
-    usual = file.read_text()
-    file.write_text(usual + 'if mode() == "load" then setenv("LEFT_BEHIND", "1") end\n')
-    try:
-        done = run_gate(site, NODE)
-    finally:
-        file.write_text(usual)
-    assert done.codes == ["modules: module-broken"] * 2
-    # AI-bindings loads it, and is no better for that.
-    names = ("singularity-CPEbits/25.03", "singularity-AI-bindings/25.03-rocm6.2")
-    failed = [gate for gate in done.findings if gate.verdict == "fail"]
-    for gate, name in zip(failed, names, strict=True):
-        assert f"{name}: unload leaves LEFT_BEHIND=1, which was unset before the load" in gate.cause
-        assert gate.nodes == site.nodes
-
-
-def test_a_module_that_takes_the_users_binds_is_named(site: Cluster) -> None:
-    file = site.shared / SITE_TREE[1:] / "current" / CPEBITS
-    usual = file.read_text()
-    file.write_text('setenv("SINGULARITY_BINDPATH", "/opt/cray")\n')
-    try:
-        done = run_gate(site, NODE)
-    finally:
-        file.write_text(usual)
-    found = [gate.cause for gate in done.findings if gate.values.get("subject") == "singularity-CPEbits/25.03"]
-    lacking, changed = (cause.partition("singularity-CPEbits/25.03: ")[2] for cause in found)
-    assert lacking == "loads, but /usr/lib64/libcxi.so.1 is not in SINGULARITY_BINDPATH (/opt/cray)"
-    assert changed.startswith("unload removes SINGULARITY_BINDPATH, which was /etc/hostname:/lumisite-probe")
-
-
-def test_a_module_that_is_not_deployed_is_named(site: Cluster) -> None:
-    file = site.shared / SITE_TREE[1:] / "current" / CPEBITS
-    file.rename(file.with_suffix(".away"))
-    try:
-        done = run_gate(site, NODE)
-    finally:
-        file.with_suffix(".away").rename(file)
-    failed = [gate for gate in done.findings if gate.verdict == "fail"]
-    assert (failed[0].code, failed[0].nodes) == ("module-broken", site.nodes)
-    assert "singularity-CPEbits/25.03: does not load" in failed[0].cause
 
 
 def test_a_bind_that_one_node_lacks_is_named(site: Cluster) -> None:
@@ -187,26 +140,3 @@ def test_a_package_on_pythonpath_is_named(site: Cluster) -> None:
     (found,) = [gate for gate in run_gate(site, CONTAINER, start).findings if gate.gate == "usersite"]
     assert (found.code, found.values["subject"]) == ("packages-hidden", "/scratch/mine")
     assert found.cause.endswith("on PYTHONPATH, where it hides the image's own torch")
-
-
-def python_found(site: Cluster, probe: Probe, start: Start) -> Gate:
-    return next(gate for gate in run_gate(site, probe, start).findings if gate.gate == "conda")
-
-
-def test_a_python_from_the_host_is_named(site: Cluster) -> None:
-    make = "mkdir -p /scratch/venv/bin; ln -sfn /usr/bin/python3 /scratch/venv/bin/python3"
-    make += "; echo home = /usr/bin >/scratch/venv/pyvenv.cfg"
-    start = Start(f"{make}; export SINGULARITYENV_PREPEND_PATH=/scratch/venv/bin", nodes=1)
-    found = python_found(site, CONTAINER, start)
-    assert (found.code, found.rank) == ("python-wrong", 0)
-    assert "python3: /scratch/venv/bin/python3 (Python 3." in found.cause
-    assert found.cause.endswith("prefix /scratch/venv) is on /scratch, which is bound from the host")
-
-
-def test_a_python_that_was_not_activated_is_named(site: Cluster) -> None:
-    """The image stands for one whose family needs an environment that it does not have."""
-    activation = "    activation: with-conda\n    prepend_path: [/opt/env/bin]\n"
-    conda = load_text(site_text(("    plugin: from-host\n", f"{activation}    plugin: from-host\n"))).site
-    found = python_found(site, environment_of(conda, "container"), Start(nodes=1))
-    assert (found.code, found.cause.rpartition(" ")[2]) == ("python-wrong", "/opt/env/bin")
-    assert found.advice.endswith("(with-conda)")

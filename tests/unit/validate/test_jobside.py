@@ -98,8 +98,6 @@ def test_a_rank_records_what_it_has_whatever_the_variables_hold() -> None:
     assert record["user"] == os.getuid()
     assert record["directories"]["NONE"] == {"set": False}
     assert record["directories"]["MIOPEN_USER_DB_PATH"]["exists"] is False
-    assert record["frameworks"]["json"]["path"].endswith("/json")
-    assert record["frameworks"]["nothing_of_that_name"]["path"] == ""
     assert [entry["hidden"] for entry in record["pythonpath"]] == [[], []]
     assert record["paths"]["/"]["exists"] is True
     assert record["paths"]["/gone"]["exists"] is False
@@ -108,23 +106,16 @@ def test_a_rank_records_what_it_has_whatever_the_variables_hold() -> None:
     assert record["libraries"]["libc.so.6"] == ""
 
 
-def test_a_node_without_lmod_records_so_and_which_files_its_paths_are(tmp_path: Path) -> None:
-    """The login shell's own start-up files must not bring a `module` of this machine into the test."""
-    shell = tmp_path / "bash"
-    shell.write_text('#!/bin/sh\n[ "$1" != -l ] || shift\nexec /bin/bash --noprofile --norc "$@"\n')
-    shell.chmod(0o755)
-    script = scripts()["environment_node.sh"].read_text().replace("bash -l", str(shell))
-    (tmp_path / "node.sh").write_text(script)
+def test_a_node_records_which_files_its_paths_are(tmp_path: Path) -> None:
     odd = tmp_path / 'odd "name\\'
     odd.mkdir()
-    words = ["out", "/m", "A=1", "--", "a/1", 'b"\\/2', "--", "/", "/gone", str(odd)]
-    subprocess.run(["bash", str(tmp_path / "node.sh"), *words], env=HOSTILE, check=True)
+    subprocess.run(
+        ["bash", str(scripts()["environment_node.sh"]), "out", "/", "/gone", str(odd)], env=HOSTILE, check=True
+    )
     record = json.loads(Path("out/3.json").read_text())
-    assert record["has_lmod"] is False
-    assert record["modules"] == {"a/1": {}, 'b"\\/2': {}}
     status = Path("/").stat()
     assert record["paths"]["/"] == {"exists": True, "file": f"{status.st_dev}:{status.st_ino}"}
-    assert record["paths"]["/gone"] == {"exists": False, "shut": ""}
+    assert record["paths"]["/gone"] == {"exists": False}
     assert record["paths"][str(odd)]["exists"] is True
     names = {"locked memory", "open files", "processes", "stack size", "shared memory"}
     assert record["granted"].keys() == names

@@ -23,20 +23,13 @@ from lumisite.validate.probes.outcome import DRAIN
 from lumisite.validate.probes.probe import Record
 from lumisite.validate.probes.records import count_in, in_image, rows, table, text, texts, value_at, whole
 
-#: A user's own bind, which every module must leave alone: a file that each node has, at a place of no meaning.
-USERS_BIND = "/etc/hostname:/lumisite-probe"
 #: Types of file systems that lie on servers, as the kernel names them in /proc/self/mountinfo.
 SHARED_TYPES = (
     *("lustre", "nfs", "nfs4", "gpfs", "beegfs", "ceph", "cifs", "smb3"),
     *("9p", "afs", "orangefs", "pvfs2", "wekafs", "dvs"),
 )
-#: What a program wrote is quoted up to this length.
-MOST_QUOTED = 200
 #: A list in a sentence ends after so many names, and counts the rest.
 MOST_NAMES = 8
-RENDER_AGAIN = (
-    "render and deploy again, and compare the modulefile on this node with the release's (`lumisite deploy OUT ROOT`)"
-)
 VERBOSE = "run `LUMISITE_VERBOSE=1 srun …` to see what the task prolog made of it"
 #: What the kernel limits softly and hard; of shared memory there is only the size, in KiB.
 SHARED_MEMORY = "shared memory"
@@ -77,43 +70,7 @@ def _cpus(record: Record, key: str) -> Cpus:
         return frozenset()
 
 
-# ---- modules and binds
-
-
-def check_modules(record: Record, _node: NodeRecords, setup: Setup) -> Iterator[Finding]:
-    """Every module loads in a login shell, brings its binds, and leaves nothing behind."""
-    if value_at(record, "has_lmod") is not True:
-        advice = "install Lmod on the compute node, or repair /etc/profile.d"
-        yield Finding("module-broken", Severity.FAULT, "a login shell has no `module` command", advice)
-        return
-    for name, binds in setup.modules.items():
-        for message, advice in _module_faults(table(record, "modules", name), binds, setup.bind_variable):
-            yield Finding("module-broken", Severity.FAULT, message, advice, subject=name)
-
-
-def _module_faults(found: Record, binds: Sequence[str], variable: str) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with a module that was loaded and unloaded, and what to do."""
-    if value_at(found, "load") != 0 or value_at(found, "loaded") is not True:
-        yield f"does not load{_quote(text(found, 'said'))}", RENDER_AGAIN
-        return
-    value = text(found, "changes", variable, "after")
-    if lacking := [bind for bind in binds if bind not in value.split(",")]:
-        yield f"loads, but {_list(lacking)} is not in {variable} ({value or 'unset'})", RENDER_AGAIN
-    if value_at(found, "unload") != 0 or value_at(found, "still_loaded") is True:
-        yield f"does not unload{_quote(text(found, 'unload_said'))}", RENDER_AGAIN
-    for name, change in table(found, "left").items():
-        before, after = (value_at(change, when) for when in ("before", "after"))
-        done = f"removes {name}" if after is None else f"leaves {name}={after}"
-        advice = (
-            f"remove from the modulefile what sets {name} outside of setenv and append_path: an unload does not undo it"
-        )
-        yield f"unload {done}, which was {'unset' if before is None else before} before the load", advice
-
-
-def _quote(words: str) -> str:
-    """Return what a program wrote in one line, after a colon."""
-    line = " ".join(words.split())[:MOST_QUOTED]
-    return f": {line}" if line else ""
+# ---- binds
 
 
 def _list(names: Sequence[str]) -> str:
@@ -125,11 +82,8 @@ def check_node_paths(record: Record, _node: NodeRecords, setup: Setup) -> Iterat
     for bind in setup.binds:
         if not bind.required or value_at(record, "paths", bind.path, "exists") is not False:
             continue
-        message = f"not on the node ({bind.why})"
+        message = f"cannot be found on the node ({bind.why})"
         advice = "drain the node until it is there; or remove it from the site's binds if it is gone for good"
-        if shut := text(record, "paths", bind.path, "shut"):
-            message = f"cannot be reached on the node: users may not enter {shut} ({bind.why})"
-            advice = f"`chmod o+x {shut}` on the node{DRAIN}"
         yield Finding("bind-missing", Severity.NODE, message, advice, subject=bind.path)
 
 
@@ -359,7 +313,7 @@ def _wrong_directory(name: str, found: Record, user: int, setup: Setup) -> tuple
     return None
 
 
-# ---- Python
+# ---- packages
 
 
 def check_packages(record: Record, _node: NodeRecords, setup: Setup) -> Iterator[Finding]:
@@ -385,34 +339,6 @@ def check_packages(record: Record, _node: NodeRecords, setup: Setup) -> Iterator
             yield hides(path, message, f"remove {path} from PYTHONPATH")
 
 
-def check_python(record: Record, _node: NodeRecords, setup: Setup) -> Iterator[Finding]:
-    """`python3` is the image's, or that of the environment that the family needs, and has the framework."""
-    family, folders = setup.target.family, setup.target.family.prepend_path
-    executable = text(record, "executable", "path")
-    this = f"{executable} (Python {text(record, 'version')}, prefix {text(record, 'prefix')})"
-    activate = f"activate the environment of the image as its family needs ({family.activation})"
-
-    def wrong(message: str, advice: str, subject: str = "python3") -> Finding:
-        return Finding("python-wrong", Severity.FAULT, message, advice, subject=subject)
-
-    if folders and not any(executable.startswith(f"{folder}/") for folder in folders):
-        yield wrong(f"{this}; family {setup.target.family_name} needs it from {_list(folders)}", activate)
-        return
-    mounts = [table(record, "executable", mount) for mount in ("mount", "real_mount")]
-    outside = [text(mount, "point") for mount in mounts if not in_image(mount)]
-    if outside and not folders:
-        variable = f"{setup.target.site.runtime.prefix}ENV_PREPEND_PATH"
-        message = f"{this} is on {outside[0]}, which is bound from the host"
-        yield wrong(message, f"look at PATH and {variable}: something comes before the image's Python")
-        return
-    if not text(record, "frameworks", FRAMEWORK, "path"):
-        yield wrong(f"not in {this}", f"{activate}, or use another image", FRAMEWORK)
-    for name, found in table(record, "found").items():
-        if text(found, "path") and text(found, "real") != text(record, "executable", "real"):
-            message = f"{text(found, 'path')}, but python3 is {executable} (Python {text(record, 'version')})"
-            yield wrong(message, "look at PATH inside the container", name)
-
-
 class Check(NamedTuple):
     """A question of a gate, and the function that answers it for one record of a kind."""
 
@@ -422,7 +348,6 @@ class Check(NamedTuple):
 
 
 CHECKS = (
-    Check("modules", "node", check_modules),
     Check("binds", "node", check_node_paths),
     Check("binds", "first", check_binds),
     Check("binds", "first", check_libraries),
@@ -432,5 +357,4 @@ CHECKS = (
     Check("limits", "rank", check_limits),
     Check("miopen", "rank", check_directories),
     Check("usersite", "rank", check_packages),
-    Check("conda", "rank", check_python),
 )

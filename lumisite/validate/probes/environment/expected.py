@@ -8,9 +8,8 @@ from typing import Literal, TypeAlias
 
 from lumisite.machine.topology import Topology, topology_of
 from lumisite.site.entries import HostPath
-from lumisite.site.ledger import decide, decide_combinations
+from lumisite.site.ledger import decide
 from lumisite.site.scalars import TASK
-from lumisite.site.selection import module_version
 from lumisite.validate.probes.probe import Target
 
 Origin: TypeAlias = Literal["image", "host"]
@@ -25,26 +24,9 @@ FRAMEWORK = "torch"
 
 @dataclass(frozen=True)
 class Setup:
-    """What follows from the target for its modules, binds, libraries, masks, settings and devices."""
+    """What follows from the target for its binds, libraries, masks, settings and devices."""
 
     target: Target
-
-    @cached_property
-    def modules(self) -> dict[str, tuple[str, ...]]:
-        """Every module in every version of the selection, with the binds that it brings."""
-        site, selection = self.target.site, self.target.selection
-        found: dict[str, tuple[str, ...]] = {}
-        decisions = decide_combinations(site, selection)
-        for name, module in site.modules.items():
-            for combination in selection.combinations:
-                binds = tuple(bind.spec for bind in decisions[combination.name].bound_by(name))
-                found.setdefault(f"{name}/{module_version(site, module, combination)}", binds)
-        return found
-
-    @property
-    def bind_variable(self) -> str:
-        """The variable of the runtime that modules append binds to."""
-        return f"{self.target.site.runtime.prefix}_BINDPATH"
 
     @cached_property
     def binds(self) -> list[HostPath]:

@@ -1,4 +1,4 @@
-"""Record what a rank has in the container: CPUs, GPUs, caches, Python, and once a node its binds and libraries.
+"""Record what a rank has in the container: CPUs, GPUs, caches, packages, and once a node its binds and libraries.
 
 `environment.py OUTDIR [--path PATH]… [--variable NAME]… [--private PATH]… [--import MODULE]… [--library SONAME]…
 [--plugin NAME]… [--carrier NAME]… [--selecting VARIABLE]… [--runtime LIBRARY:COUNT:BUS_ID]… [--device FILE]…`, one task
@@ -12,10 +12,8 @@ their functions for it, `device` the files of which a node with GPUs has one.
 
 import ctypes
 import importlib
-import importlib.util
 import os
 import re
-import shutil
 import site
 import stat
 import sys
@@ -47,7 +45,7 @@ def main() -> None:
         directories={name: directory(os.environ.get(name), mounted) for name in record.options("variable")},
         environment=record.environment((*KEPT, *KEPT_ON_NODE, *record.options("selecting"))),
     )
-    facts.update(python(mounted))
+    facts.update(python())
     record.leave(facts)
     facts["gpus"] = bus_ids()
     if facts["local_rank"] == 0:
@@ -125,7 +123,7 @@ def loaded_as(name: str) -> str:
     return next(iter(record.mapped((name,))), name)
 
 
-# ---- directories and Python
+# ---- directories and packages
 
 
 def directory(path: "str | None", mounted: "list[dict[str, str]]") -> "dict[str, object]":
@@ -208,46 +206,19 @@ def writing(folder: str) -> str:
     return ""
 
 
-def python(mounted: "list[dict[str, str]]") -> "dict[str, object]":
-    """Return which Python runs and where packages would come from; nothing is imported, so broken ones are found."""
+def python() -> "dict[str, object]":
+    """Return where packages would come from, and which of them hide others; nothing is imported."""
     # The first entry is the folder of this file.
     path = [Path(entry).resolve() for entry in sys.path[1:] if entry]
     user_site = site.getusersitepackages()
     entries = [entry for entry in os.environ.get("PYTHONPATH", "").split(":") if entry]
     return {
-        "executable": located(sys.executable, mounted),
-        "prefix": record.printable(sys.prefix),
-        "version": ".".join(map(str, sys.version_info[:3])),
-        "found": {name: located(shutil.which(name) or "", mounted) for name in ("python", "python3")},
-        "frameworks": {name: located(origin(name), mounted) for name in record.options("import")},
         "user_site": record.printable(user_site),
         "user_site_on_path": Path(user_site).resolve() in path,
         "user_packages": packages(user_site),
         "hidden": hidden(user_site, path),
         "pythonpath": [{"path": record.printable(entry), "hidden": hidden(entry, path)} for entry in entries],
     }
-
-
-def located(path: str, mounted: "list[dict[str, str]]") -> "dict[str, object]":
-    """Return a path, where it leads, and the mounts that the two are on."""
-    if not path:
-        return {"path": "", "real": ""}
-    real = str(Path(path).resolve())
-    return {
-        "path": record.printable(path),
-        "real": record.printable(real),
-        "mount": record.mount_of(path, mounted),
-        "real_mount": record.mount_of(real, mounted),
-    }
-
-
-def origin(name: str) -> str:
-    """Return where a package would be imported from; empty where there is none."""
-    try:
-        spec = importlib.util.find_spec(name)
-    except Exception:
-        spec = None
-    return next(iter(spec.submodule_search_locations or [spec.origin or ""]), "") if spec else ""
 
 
 def packages(folder: str) -> "list[str]":

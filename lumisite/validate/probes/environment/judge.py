@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from lumisite.paths import MODULES, current
 from lumisite.text import some
 from lumisite.validate.probes.definition import make_probe
-from lumisite.validate.probes.environment.checks import CHECKS, USERS_BIND, Check, NodeRecords, expected_cpus
+from lumisite.validate.probes.environment.checks import CHECKS, Check, NodeRecords, expected_cpus
 from lumisite.validate.probes.environment.expected import FRAMEWORK, Setup
 from lumisite.validate.probes.outcome import Located, gates, missing, passed, unfinished
 from lumisite.validate.probes.probe import Ended, Expected, Line, Probe, Record, Srun, Target, each
@@ -28,10 +27,8 @@ def environment(target: Target) -> Probe:
 
 
 def _on_node(setup: Setup) -> Srun:
-    site = setup.target.site
-    modules = current(site.root, MODULES), f"{setup.bind_variable}={USERS_BIND}", "--", *setup.modules
-    paths = dict.fromkeys(bind.path for bind in setup.binds)
-    return Srun("environment_node.sh", ("bash",), (*modules, "--", *paths), each="node", name="node")
+    paths = tuple(dict.fromkeys(bind.path for bind in setup.binds))
+    return Srun("environment_node.sh", ("bash",), paths, each="node", name="node")
 
 
 def _in_container(setup: Setup) -> Srun:
@@ -115,6 +112,4 @@ def _seen(gate: str, records: Sequence[Record], setup: Setup) -> str:
         words = ("nccl", "libfabric", *setup.target.carriers)
         paths = {text(row, "path") for record in records for row in rows(record, "mapped")}
         title, names = "libraries in use", {path for path in paths if any(word in path for word in words)}
-    elif gate == "conda":
-        title, names = "versions", {text(record, "version") for record in records}
     return f"; {title}: {some(sorted(names), between=', ')}" if names else ""

@@ -19,12 +19,12 @@ from lumisite.text import some
 from lumisite.validate.probes.definition import make_probe
 from lumisite.validate.probes.node.judge_check import CHECKED, check_of_node, checked_nodes, unchecked
 from lumisite.validate.probes.node.judge_exchange import EXCHANGE, compare_links
-from lumisite.validate.probes.node.judge_facts import compare_clocks, compare_facts, facts_of
 from lumisite.validate.probes.node.judge_files import FILES, compare_files, looked_at
+from lumisite.validate.probes.node.judge_folders import judge_folders
 from lumisite.validate.probes.node.judge_interfaces import judge_interfaces
 from lumisite.validate.probes.node.judge_mounts import compare_mounts
 from lumisite.validate.probes.node.judge_paths import Needed, judge_paths
-from lumisite.validate.probes.node.judge_resources import judge_resources
+from lumisite.validate.probes.node.readings import compare, compare_clocks, pools_of, readings
 from lumisite.validate.probes.outcome import DRAIN, Located, gates, not_run
 from lumisite.validate.probes.probe import (
     NAMED_NODES,
@@ -147,9 +147,10 @@ def _judge(setup: NodeSetup, steps: Sequence[Ended], expected: Expected) -> list
     located = [*_lost(ended, records, expected)]
     located += judge_interfaces(records, exchanged, setup.interfaces)
     located += judge_paths(records, setup.paths, mounts)
-    located += compare_facts(records, facts_of(setup.places))
     located += compare_clocks(records)
-    located += judge_resources(records, setup.local, in_memory=setup.in_memory)
+    folders = [*judge_folders(records, setup.local)]
+    rows = readings(setup.places, setup.local or "/tmp", pools_of(records), in_memory=setup.in_memory)  # noqa: S108
+    located += [*folders, *compare(records, rows, [(each.node, each.finding.subject) for each in folders])]
     files, why = _of_step(FILES, steps, expected), {path: needed.why for path, needed in setup.paths.items()}
     located += [*compare_files(files, setup.release, why, located)]
     checks = _of_step(CHECKED, steps, expected)
