@@ -36,15 +36,6 @@ def test_a_private_directory_of_another_owner_is_the_cause_and_named_once(owner:
     assert codes(judged(environment(TWIN), changed(RECORDS, "private", value=[entry]))) == [], "all that is set is fine"
 
 
-def test_a_library_behind_a_folder_that_users_may_not_enter_has_its_folder_named() -> None:
-    records = changed(RECORDS, "libraries", value={"libx.so": "cannot open shared object file"})
-    (gate,) = gates_of(changed(records, "shut", value=["/opt/shut"]))
-    assert (gate.code, gate.nodes) == ("library-not-opened", TWO_NODES.nodes[:1])
-    assert gate.cause.endswith("users may not enter /opt/shut")
-    assert gate.advice.startswith("`chmod o+x /opt/shut`")
-    assert codes(judged(environment(TWIN), changed(RECORDS, "shut", value=["/opt/shut"]))) == []
-
-
 def test_an_untouched_twin_passes() -> None:
     lines = judged(environment(TWIN), RECORDS)
     passed = {line.gate: line.cause for line in lines if isinstance(line, Gate)}

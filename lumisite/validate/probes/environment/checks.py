@@ -19,7 +19,6 @@ from lumisite.site.cpu_list import CpusetError, format_cpu_list, parse_number_li
 from lumisite.site.scalars import TASK
 from lumisite.text import some
 from lumisite.validate.probes.environment.expected import FRAMEWORK, Setup
-from lumisite.validate.probes.outcome import DRAIN
 from lumisite.validate.probes.probe import Record
 from lumisite.validate.probes.records import count_in, in_image, rows, table, text, texts, value_at, whole
 
@@ -118,9 +117,6 @@ def check_binds(record: Record, node: NodeRecords, setup: Setup) -> Iterator[Fin
 
 def check_libraries(record: Record, _node: NodeRecords, setup: Setup) -> Iterator[Finding]:
     """The framework, the network plugin and libfabric open, and come from where the image's family has them."""
-    shut = next(iter(texts(record, "shut")), "")
-    behind = f"; on the library path, users may not enter {shut}" if shut else ""
-    open_it = f"`chmod o+x {shut}` on the node{DRAIN}" if shut else ""
 
     def unfit(name: str, message: str, advice: str) -> Finding:
         return Finding("library-not-opened", Severity.FAULT, message, advice, subject=name)
@@ -132,12 +128,12 @@ def check_libraries(record: Record, _node: NodeRecords, setup: Setup) -> Iterato
     if plugins and all(refusals.get(name) != "" for name in plugins):
         words = _list([str(refusals.get(name, "-")) for name in plugins])
         advice = f"see `lumisite binds IMAGE`: the image's family has the plugin from the {setup.origins[plugins[0]]}"
-        message = f"no network plugin opens, so traffic falls back to TCP: {words}{behind}"
-        yield unfit(plugins[0], message, open_it or advice)
+        message = f"no network plugin opens, so traffic falls back to TCP: {words}"
+        yield unfit(plugins[0], message, advice)
     for name, refusal in table(record, "libraries").items():
         if refusal:
-            advice = open_it or "see `lumisite binds IMAGE` for what the image lacks"
-            yield unfit(name, f"does not open: {refusal}{behind}", advice)
+            advice = "see `lumisite binds IMAGE` for what the image lacks"
+            yield unfit(name, f"does not open: {refusal}", advice)
     for soname, expected in setup.origins.items():
         for row in rows(record, "mapped"):
             path, found = text(row, "path"), "image" if in_image(row) else "host"

@@ -41,7 +41,6 @@ def main() -> None:
         granted=granted_cpus(),
         limits=limits(),
         private=[found for begin in record.options("private") for found in private_folders(begin)],
-        shut=shut_folders(),
         directories={name: directory(os.environ.get(name), mounted) for name in record.options("variable")},
         environment=record.environment((*KEPT, *KEPT_ON_NODE, *record.options("selecting"))),
     )
@@ -181,18 +180,6 @@ def entries(folder: str) -> "list[Path]":
         return sorted(Path(folder).iterdir())[:MOST_PACKAGES]
     except OSError:
         return []
-
-
-def shut_folders() -> "list[str]":
-    """List the folders on the library path, or above it, that this user may not enter."""
-    found = set()
-    for entry in os.environ.get("LD_LIBRARY_PATH", "").split(":"):
-        for folder in [*reversed(Path(entry).parents), Path(entry)] if entry.startswith("/") else ():
-            if not os.access(folder, os.X_OK):
-                if os.access(folder, os.F_OK):
-                    found.add(record.printable(str(folder)))
-                break
-    return sorted(found)
 
 
 def writing(folder: str) -> str:

@@ -29,23 +29,6 @@ RELEASE, IMAGE = "deployed release", "another image"
 NAMED_FILES = 8
 
 
-def looked_at(files: Mapping[str, Record], nodes: Sequence[str]) -> str:
-    """Return how many files of some nodes were compared, and how much of them: of the node that did least."""
-    if len(files) < 2 or not any(name in files for name in nodes):
-        return ""
-    done = []
-    for record in (files[name] for name in nodes if name in files):
-        entries = table(record, "files").values()
-        seen = sum(min(whole(entry, "size"), len(_blocks(entry)) * BLOCK_BYTES) for entry in entries)
-        done.append((seen, len(entries), sum(whole(entry, "size") for entry in entries)))
-    seen, count, size = min(done)
-    return f"; {count} files compared with the other nodes ({_part(seen, size)})"
-
-
-def _part(seen: int, size: int) -> str:
-    return f"{round(seen / 1e6, 1):g} of {round(size / 1e6, 1):g} MB"
-
-
 def compare_files(
     files: Mapping[str, Record], release: str, why: Mapping[str, str], known: Sequence[Located]
 ) -> Iterator[Located]:
@@ -115,11 +98,10 @@ def _of_blocks(path: str, blocks: Mapping[str, Mapping[int, str]], size: int) ->
                 first.setdefault(name, number)
     for name, number in first.items():
         offset = number * BLOCK_BYTES
-        seen = f"{_part(min(size, len(blocks[name]) * BLOCK_BYTES), size)} compared"
         if blocks[name][number] == NOTHING:
-            yield name, _wrong(path, f"cannot be read at byte {offset}, on the other nodes it can; {seen}")
+            yield name, _wrong(path, f"cannot be read at byte {offset}, on the other nodes it can")
         else:
-            yield name, _wrong(path, f"other content than on the other nodes from about byte {offset} on; {seen}")
+            yield name, _wrong(path, f"other content than on the other nodes from about byte {offset} on")
     if undecided and not first:
         yield from _disagree(path, blocks)
 
