@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from lumisite.findings.finding import Finding, Severity
 from lumisite.text import some
-from lumisite.validate.lines import Gate, Sample, gate_of
+from lumisite.validate.lines import Gate, gate_of
 from lumisite.validate.probes.probe import NODE, Ended, Expected, Group, Line
 from lumisite.validate.run.folder import END, End, Run
 from lumisite.validate.run.jobscript import EXIT, JUDGED, RECORDS, SKIP, SKIPPED, STEP_ERR, JobPlan
@@ -34,7 +34,6 @@ class LiveJob:
     over_since: float | None = None
     """Since when it is over, while its marks may still be on their way."""
     collected: set[str] = field(default_factory=set)
-    samples: list[Sample] = field(default_factory=list)
     group: str = ""
     """The group of steps that has begun."""
     waits: Finding | None = None
@@ -121,7 +120,6 @@ class Collector:
             if text not in self._reported:
                 self._reported.add(text)
                 self.report(job.progress(text))
-        job.samples += [line for line in lines if isinstance(line, Sample)]
         self.run.keep(lines)
         self._skip(job, group, gates)
         bad = next((gate for gate in gates if gate.verdict != "pass"), None)

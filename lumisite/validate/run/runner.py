@@ -15,7 +15,6 @@ from lumisite.errors import ToolError
 from lumisite.findings.finding import Finding, Severity
 from lumisite.site.model import Site
 from lumisite.text import counted, some
-from lumisite.validate.probes.ddp.judge import scaling
 from lumisite.validate.probes.probe import quote
 from lumisite.validate.run import slurm
 from lumisite.validate.run.collect import Collector, LiveJob
@@ -181,12 +180,11 @@ class Runner:
             job.over_since = None
 
     def _finish(self, job: LiveJob, done: End) -> None:
-        """Record that a job has run to its end, and what only all steps together show: how training scales."""
-        ranks = {step.label: step.ranks for step in reversed(job.plan.steps) if step.probe == "ddp"}
+        """Record that a job has run to its end."""
         ran = sum(len(group.steps) for group in job.plan.groups if group.folder not in job.skips)
         text = f"{counted(ran, 'step')} {'has' if ran == 1 else 'have'} run"
         job.end = job.gate(Finding("job-done", Severity.INFO, text), done.time)
-        self.run.keep([*scaling(job.samples, ranks), job.end])
+        self.run.keep([job.end])
         self._report(job, f"all {len(job.plan.steps)} steps have run")
 
     def _end_of_script(self, job: LiveJob, done: End) -> None:

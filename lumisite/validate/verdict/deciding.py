@@ -1,6 +1,6 @@
 """Which metrics decide: one of each kind that users feel. All others are shown, and never fail or warn.
 
-Samples per second, percentiles of the step time and scaling are one number, so one of them decides; other sizes are for
+Samples per second and the step time are one number, so one of them decides; other sizes are for
 the curve. Each metric more takes power from the others, as all of them share one chance of error.
 """
 

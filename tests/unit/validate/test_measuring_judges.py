@@ -11,7 +11,7 @@ from lumisite.site.load import load_site
 from lumisite.site.scalars import Name
 from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.probes.collectives.judge import collectives
-from lumisite.validate.probes.ddp.judge import ddp, scaling
+from lumisite.validate.probes.ddp.judge import ddp
 from lumisite.validate.probes.pairs.judge import pairs
 from lumisite.validate.probes.probe import Ended, Expected, Line, ProbeStep, Record, Shape, Srun, scripts
 from lumisite.validate.probes.transport.judge import judge as judge_transport
@@ -122,8 +122,7 @@ def test_a_rank_that_was_killed_before_its_time_is_no_hang() -> None:
 def test_training_gives_its_speed_by_the_slowest_rank() -> None:
     found = values(list(ddp(target_of("twin")).judge([ended(list(GOOD))], expected("ddp"))))
     assert found["ddp/samples_per_s/comm/2n"] == pytest.approx(8 * 2 * 4 / 1.0)
-    assert found["ddp/step_time_p50_s/comm/2n"] == pytest.approx(0.2)
-    assert found["ddp/step_time_p99_s/comm/2n"] == pytest.approx(0.394)
+    assert 0.2 < found["ddp/step_time_p90_s/comm/2n"] < 0.4
     assert found["ddp/exposed_communication/comm/2n"] == pytest.approx(0.7)
 
 
@@ -142,17 +141,6 @@ def test_gradients_that_do_not_agree_fail_and_give_no_numbers(models: Mapping[st
     lines = list(ddp(target_of("twin")).judge([ended(changed(1, models={"comm": models}))], expected("ddp")))
     assert (gate_of(lines).verdict, gate_of(lines).cause) == ("fail", cause)
     assert [line for line in lines if not isinstance(line, Gate)] == []
-
-
-def test_scaling_starts_from_the_smallest_shape() -> None:
-    base = Sample("ddp/samples_per_s/comm/1g", 100.0, "higher", "r", NODES[:1], 1.0)
-    rates = [
-        base,
-        *(replace(base, metric=f"ddp/samples_per_s/comm/{s}", value=v) for s, v in (("1n", 720.0), ("2n", 1200.0))),
-    ]
-    found = values([*scaling([*rates, replace(base, metric="comm/1n")], {"1g": 1, "1n": 8, "2n": 16})])
-    metrics = (f"ddp/scaling_efficiency/comm/{shape}" for shape in ("1n", "2n"))
-    assert found == dict(zip(metrics, (pytest.approx(0.9), pytest.approx(0.75)), strict=True))
 
 
 # ---- collectives

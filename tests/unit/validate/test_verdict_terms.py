@@ -45,7 +45,7 @@ def one(before: Series | None, new: Series | None, *rules: MetricRule, **terms: 
 # ---------------------------------------------------------------- which metrics decide
 
 USUAL = {*DECIDING}
-ONE_NUMBER = ("samples_per_s", "step_time_p50_s", "step_time_p90_s", "step_time_p99_s", "scaling_efficiency")
+ONE_NUMBER = ("samples_per_s", "step_time_p90_s")
 
 
 def test_eight_metrics_decide_and_the_site_may_name_others() -> None:
