@@ -8,18 +8,9 @@ find_places() {
 }
 # A variable, and its directory below the private one.
 cache() { if is_free "$1"; then caches="$caches$1=$2 "; fi; }
-# A place's path; or that path, the folder of the job below it, and what the site calls that.
+# A place's path.
 place() {
 	parent=${1%/}
-	case $# in
-	3)
-		if ! know_job_folder "$1" "$2"; then
-			note no-place "$3" "no directory for caches in $3: it names no folder of yours in $1"
-			return
-		fi
-		parent=$job_folder
-		;;
-	esac
 	case $parent in *[!A-Za-z0-9/._+@=-]*) return ;; esac
 	for candidate in "$parent/lumisite-$user" "$parent/lumisite-$user-$job"; do
 		if may_be_private "$candidate"; then
@@ -41,17 +32,6 @@ may_be_private() {
 # a group, has none.
 is_private() { own_folder "$1" && [ -k "$1" ]; }
 own_folder() { [ -d "$1" ] && ! [ -L "$1" ] && [ -O "$1" ]; }
-# The path of a file system, and the folder as the job's variable names it. Sets $job_folder, if it
-# is below that path and the user's own: a login file may have put anything into the variable.
-know_job_folder() {
-	job_folder=${2%/}
-	! is_long "$2" || return
-	case $job_folder/ in
-	*[!A-Za-z0-9/._+@=-]* | *//* | */./* | */../*) return 1 ;;
-	"${1%/}"/?*) own_folder "$job_folder" ;;
-	*) return 1 ;;
-	esac
-}
 
 # ---- for step 8
 # Makes $private in the first place that takes it; it is empty where none does, or none is wanted.

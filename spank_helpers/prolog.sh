@@ -136,33 +136,26 @@ know_step() {
 	'' | 0* | *[!0-9]*) nodes=unknown ;;
 	*) nodes=several ;;
 	esac
-	partition=other kinds='' gpus='' kind='' kind_gpus=0 whole_nodes='' misfit=''
+	partition=other kind='' kind_gpus=0 described_gpus='' gpus=cpu whole_nodes='' misfit=''
 	if site_partition "${SLURM_JOB_PARTITION-}"; then
 		partition=$SLURM_JOB_PARTITION
-		find_kind
+		case $kind_gpus in 0) ;; *) gpus=gpu ;; esac
+		check_gpus
+	else
+		case ${SLURM_STEP_GPUS-}${SLURM_JOB_GPUS-} in ?*) gpus=gpu ;; esac
 	fi
-	# As all kinds of the partition have GPUs or not, else as the node's, else as Slurm has granted.
-	case $gpus,$kind in
-	,) case ${SLURM_STEP_GPUS-}${SLURM_JOB_GPUS-} in '') gpus=cpu ;; *) gpus=gpu ;; esac ;;
-	,*) case $kind_gpus in 0) gpus=cpu ;; *) gpus=gpu ;; esac ;;
-	esac
 	step=$stack/$nodes/$gpus/$partition/$kind
 	note step "$step" "release $site_release, step $step"
 }
-# Sets $kind to the one kind of the partition that has as many GPUs as this node, and $kind_gpus to
-# how many tasks have there; else $misfit says why. `lumisite check --host` compares the rest.
-find_kind() {
-	node_gpus='' fitting=''
+# Clears $kind where this node has other GPUs than the site describes for its partition, and says so
+# in $misfit. `lumisite check --host` compares the rest.
+check_gpus() {
+	node_gpus=''
 	site_drivers
-	site_kinds
-	case $fitting in
-	' '*' '*) kind_gpus=0 misfit="this node may be of any of these node kinds:$fitting" ;;
-	' '*) kind=${fitting# } ;;
-	*)
-		misfit="this node is of no node kind of partition $partition"
-		misfit="$misfit (lumisite check --host shows what differs)"
-		;;
-	esac
+	case $described_gpus in '' | "${node_gpus:-none}") return ;; esac
+	misfit="this node is not a $kind node as others of partition $partition"
+	misfit="$misfit (lumisite check --host shows what differs)"
+	kind='' kind_gpus=0
 }
 # A vendor, and its drivers. A driver's folder has more than devices, so the pattern fits something.
 count_gpus() {
@@ -177,11 +170,6 @@ count_gpus() {
 	done
 	set -f
 	[ "$count" = 0 ] || node_gpus="${node_gpus:+$node_gpus and }$count $vendor"
-}
-# A node kind, how many GPUs tasks have there, and its GPUs by vendor where they are described.
-kind() {
-	case " $kinds " in *" $1 "*) ;; *) return ;; esac
-	case $3 in '' | "${node_gpus:-none}") fitting="$fitting $1" kind_gpus=$2 ;; esac
 }
 
 # ---- 4 Binds, in $list
@@ -260,15 +248,8 @@ remember_binds() {
 	*) put "$marker" "$brought" ;;
 	esac
 }
-# `required` or `optional`, the bind, and its path and target where they are not the bind itself; or
-# `job-folder`, the folder as its variable names it, and the path of its file system.
+# `required` or `optional`, the bind, and its path and target where they are not the bind itself.
 bind() {
-	case $1 in
-	job-folder)
-		know_job_folder "$3" "$2" || return
-		set -- optional "$job_folder"
-		;;
-	esac
 	path=${3:-$2} target=${4:-$2}
 	if ! exists "$path"; then
 		case $1,$local_id in

@@ -118,11 +118,7 @@ def _step(site: Site, partition: str | None, nodes: int, tasks_per_node: int | N
     name = partition or default
     if name not in site.partitions:
         raise ResolveError(unknown_name("--partition", name, "partition", site.name, site.partitions))
-    kinds = site.kinds_of(name)
-    kind = next(iter(kinds))
-    if len(kinds) > 1:
-        print_note(f"partition {name} has nodes of the kinds {', '.join(kinds)}: this is for {kind}")
-    return Step(name, nodes, tasks_per_node or len(kinds[kind].gpus) or 1, kind)
+    return Step(name, nodes, tasks_per_node or len(site.kind_of(name).gpus) or 1)
 
 
 def _loaded(site: Site, module: str | None) -> tuple[Combination, tuple[str, ...], str]:

@@ -218,7 +218,7 @@ def _directory(job: Job, name: str) -> str:
     if job.site.helper_module and any(setting.name == name for setting in job.site.settings):
         return f"without this line: the module sets {name} in each task"
     private = next(iter(job.site.private_places), None)
-    local = "$TMPDIR/${USER}" if private is None else private.job_folder or f"{private.path}/${{USER}}"
+    local = "$TMPDIR/${USER}" if private is None else f"{private.path}/${{USER}}"
     return f"export {name}={local}/{name.lower()}, and mkdir -p it in the task"
 
 

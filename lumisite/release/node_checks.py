@@ -241,9 +241,7 @@ def memory_faults(node: Node) -> Iterator[HostFault]:
     """Yield memory that is less than what jobs can be given on nodes of the kind, in the partition that has least."""
     site = node.site
     least = [site.node_kinds[name].memory_mib for name in node.fitting]
-    least += [
-        one.memory_mib or 0 for one in site.partitions.values() if not node.fitting.keys().isdisjoint(one.node_kind)
-    ]
+    least += [one.memory_mib or 0 for one in site.partitions.values() if one.node_kind in node.fitting]
     given = min(filter(None, least), default=0)
     total = re.search(r"^MemTotal:\s+([0-9]{1,15}) kB", small_text(node.host, "/proc/meminfo") or "", re.MULTILINE)
     if total and int(total[1]) // 1024 < _LEAST_MEMORY * given:

@@ -101,13 +101,12 @@ def explain(
     inside = holds or Holds()
     if partition is not None and partition not in site.partitions:
         raise ResolveError(unknown_name("--partition", partition, "partition", site.name, site.partitions))
-    kinds = [] if partition is None else [*site.kinds_of(partition)]
     situation = replace(
         of_modules(site, selection.default).with_image(inside),
         nodes=nodes,
-        gpus=None if partition is None else site.have_gpus(partition),
+        gpus=None if partition is None else bool(site.kind_of(partition).gpus),
         partition=partition,
-        kind=kinds[0] if len(kinds) == 1 else None,
+        kind=None if partition is None else site.partitions[partition].node_kind,
     )
     decision = decide(site, situation)
     known = _known(site, situation, holds)

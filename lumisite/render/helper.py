@@ -33,7 +33,7 @@ from lumisite.render.runtimes import (
     RUNTIMES,
 )
 from lumisite.render.templates import comment, lua_pattern, quote_lua
-from lumisite.site.entries import FileSystem, HostPath
+from lumisite.site.entries import HostPath
 from lumisite.site.images import Holds, plugin_by_name
 from lumisite.site.kinds import fingerprint_of
 from lumisite.site.library_path import host_path, library_path
@@ -90,12 +90,15 @@ def prolog_data(of: Rendering) -> Iterator[str]:
     yield sh.assign(site_prefix=site.runtime.prefix, site_host_suffix=site.fabric.host_suffix or "")
     partitions = []
     for name, partition in site.partitions.items():
-        gpus = {None: "", True: "gpu", False: "cpu"}[site.have_gpus(name)]
-        whole = "1" if partition.whole_nodes else ""
-        values = sh.row(kinds=" ".join(partition.node_kind), gpus=gpus, whole_nodes=whole)
+        kind = partition.node_kind
+        values = sh.row(
+            kind=kind,
+            kind_gpus=str(len(site.node_kinds[kind].gpus)),
+            described_gpus=fingerprint_of(site, kind).gpus,
+            whole_nodes="1" if partition.whole_nodes else "",
+        )
         partitions.append(([shlex.quote(name)], values))
     yield from sh.lookup("site_partition", partitions)
-    yield from sh.function("site_kinds", (_kind(site, name) for name in site.node_kinds))
     drivers = drivers_of(site).items()
     yield from sh.function("site_drivers", (" ".join(["count_gpus", gpu, *names]) for gpu, names in drivers))
     yield from sh.function("site_binds", _prolog_binds(of))
@@ -113,11 +116,6 @@ def _head(prefix: str, of: Rendering) -> Iterator[str]:
     """Yield what both scripts know, the names of its variables behind a prefix."""
     yield sh.assign(ls_site_root=of.site.root)
     yield sh.numbers(f"{prefix}stacks", of.decisions)
-
-
-def _kind(site: Site, name: str) -> str:
-    """Return a call with a node kind, how many GPUs tasks have there, and those of the node by vendor."""
-    return sh.call("kind", name, str(len(site.node_kinds[name].gpus)), fingerprint_of(site, name).gpus)
 
 
 def _wrapper_binds(of: Rendering) -> Iterator[str]:
@@ -189,18 +187,12 @@ def _families(of: Rendering) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
 
 def _prolog_binds(of: Rendering) -> Iterator[str]:
     chains: list[sh.Chain] = []
-    module = None
     for module, binds in groupby(_binds(of, of.modules), key=lambda bind: bind[0].where):
         chains.append(((sh.Where(), f"brought_by {bind_marker(str(module))}"),))
         for item, where in binds:
             required = "required" if item.required else "optional"
             chains.append(((where, sh.call("bind", required, *_bind_words(item))),))
     yield from sh.decide(chains, "step")
-    if of_jobs := _bound_job_folders(of.site):
-        if module != TASK:
-            yield f"brought_by {bind_marker(TASK)}"
-        for file_system in of_jobs:
-            yield f"bind job-folder {sh.filled_in(str(file_system.job_folder))} {shlex.quote(file_system.path)}"
 
 
 def _bind_words(item: HostPath | PlanLine) -> Sequence[str]:
@@ -226,27 +218,12 @@ def _binds(of: Rendering, modules: Mapping[str, tuple[str, ...]]) -> Iterator[tu
 def _binding(site: Site) -> Iterator[str]:
     """Yield the modules that bind something, then `task` if tasks do."""
     binding = {item.where for item in site.host_paths.values()}
-    binding |= {TASK} if _bound_job_folders(site) else set()
     yield from (module for module in (*site.modules, TASK) if module in binding)
-
-
-def _bound_job_folders(site: Site) -> list[FileSystem]:
-    """Return the file systems of which the task prolog binds the job's folder, as no module binds all of it."""
-    return [
-        file_system
-        for file_system in site.file_systems
-        if file_system.job_folder is not None and file_system.where is None
-    ]
 
 
 def _places(site: Site) -> Iterator[str]:
     """Yield the places where a node may have room for private directories."""
-    for private_place in site.private_places:
-        path, folder = shlex.quote(private_place.path), private_place.job_folder
-        if folder is not None:
-            yield f"place {path} {sh.filled_in(folder)} {shlex.quote(folder)}"
-        if private_place.writable:
-            yield f"place {path}"
+    yield from (f"place {shlex.quote(system.path)}" for system in site.private_places)
 
 
 def _directories(site: Site) -> Iterator[str]:

@@ -42,9 +42,6 @@ def _binds(of: Rendering) -> Entries:
             value = f"{item.where}, {describe_conditions(item.when)}{', required' if item.required else ''}"
             group = "binds" if item.where == TASK else "module_binds"
             yield group, item.spec + _in(combinations, of.decisions), value
-    for file_system in of.site.file_systems:
-        if file_system.job_folder is not None and file_system.where is None:
-            yield "binds", str(file_system.job_folder), f"{TASK}, below {file_system.path}"
 
 
 def _settings(decisions: Mapping[str, Decision]) -> Entries:
@@ -73,11 +70,10 @@ def _steps(of: Rendering) -> Entries:
     """Yield what decides where a step is: places for caches, partitions, node kinds with their CPUs, runtimes."""
     site = of.site
     for number, place in enumerate(site.private_places, start=1):
-        folder = f", the job's folder {place.job_folder}" if place.job_folder else ""
-        yield "places", place.path, f"number {number}{folder}"
+        yield "places", place.path, f"number {number}"
     for name, partition in site.partitions.items():
         nodes = "whole nodes" if partition.whole_nodes else "parts of nodes"
-        yield "partitions", name, f"{' '.join(partition.node_kind)}, {nodes}"
+        yield "partitions", name, f"{partition.node_kind}, {nodes}"
     for name, kind in site.node_kinds.items():
         yield "node_kinds", f"{name}: GPUs", fingerprint_of(site, name).gpus
         for (tasks, threads), masks in mask_tables(topology_of(name, kind)).items():

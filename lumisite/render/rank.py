@@ -16,7 +16,6 @@ from lumisite.machine.topology import topology_of
 from lumisite.paths import PROLOG, WRAPPERS, current
 from lumisite.render.wrapper_image import WrapperImage
 from lumisite.site.entries import Setting
-from lumisite.site.kinds import kinds_alike
 from lumisite.site.ledger import (
     COMPUTED,
     Decision,
@@ -39,12 +38,11 @@ THIS_NODE = "<name of the node>"
 
 @dataclass(frozen=True)
 class Step:
-    """A job step: its partition, nodes, tasks on each, and of which of the partition's kinds they are."""
+    """A job step: its partition, nodes, and tasks on each."""
 
     partition: str
     nodes: int
     tasks_per_node: int
-    kind: str | None = None
 
 
 @dataclass(frozen=True)
@@ -106,22 +104,15 @@ class FirstRank:
     user: int
 
     @cached_property
-    def kinds(self) -> Sequence[str]:
-        """The node kinds of the partition that the node may be of, as the task prolog tells them apart."""
-        kind = self.step.kind or next(iter(self.site.kinds_of(self.step.partition)))
-        return kinds_alike(self.site, self.step.partition, kind)
-
-    @cached_property
     def situation(self) -> Situation:
         """What is known of the step, and what the wrapper takes the image for."""
         site, partition = self.site, self.step.partition
-        gpus = site.have_gpus(partition)
         situation = replace(
             of_modules(site, self.combination),
             nodes="one" if self.step.nodes == 1 else "several",
-            gpus=bool(site.node_kinds[self.kinds[0]].gpus) if gpus is None else gpus,
+            gpus=bool(site.kind_of(partition).gpus),
             partition=partition,
-            kind=self.kinds[0] if len(self.kinds) == 1 else "",
+            kind=site.partitions[partition].node_kind,
             variables={},
         )
         return situation if self.image is None else situation.with_image(self.image.holds)
@@ -213,7 +204,8 @@ def _value(site: Site, setting: Setting, private: str | None) -> str | None:
 
 def private_folder(site: Site, user: int) -> str | None:
     """Return where the private directories of a user are: in the first of the site's places that will do."""
-    fitting = (parent for parent in site.private_parents if re.fullmatch(r"[A-Za-z0-9/._+@=${}-]+", parent))
+    paths = (system.path for system in site.private_places)
+    fitting = (path for path in paths if re.fullmatch(r"[A-Za-z0-9/._+@=-]+", path))
     first = next(fitting, None)
     return None if first is None else f"{first.rstrip('/')}/lumisite-{user}"
 
@@ -248,11 +240,6 @@ def _binds(rank: FirstRank) -> _List:
         needed = rank.site.families[default_family(rank.site, rank.combination.releases)].modules
         attached = () if rank.modules else tuple(name for name in rank.site.modules if name in needed)
         _add(rank, found, (*attached, TASK), "prolog")
-        for index, file_system in enumerate(rank.site.file_systems):
-            folder = file_system.job_folder
-            if folder is not None and file_system.where is None:
-                entry = f"file_systems[{index}].job_folder"
-                found.add(StepBind(folder, folder, "prolog", entry, file_system.why), folder)
         if rank.image is not None and rank.image.holds.family is not None:
             _correct(rank, found, rank.image.holds.family, rank.image)
     return found
@@ -301,16 +288,12 @@ def _of_container(rank: FirstRank, image: WrapperImage) -> dict[str, Variable]:
 def _cpus(rank: FirstRank) -> Iterator[Cpus]:
     """Yield the CPUs of each task of a node that the step has to itself."""
     tasks = rank.step.tasks_per_node
-    masks: Sequence[str | None] = ()
-    if len(rank.kinds) > 1:
-        why = f"this node may be of any of these node kinds: {' '.join(rank.kinds)}"
-    else:
-        (kind,) = rank.kinds
-        tables = mask_tables(topology_of(kind, rank.site.node_kinds[kind]))
-        masks = [answer.mask for answer in tables.get((tasks, 1), ())]
-        why = f"the site has no masks for {tasks} tasks on a {kind} node"
-        if (1, 1) not in tables:
-            masks = ()
-            why = "the job has part of a node, and its CPUs could not be determined (no cgroup cpuset)"
+    kind = rank.site.partitions[rank.step.partition].node_kind
+    tables = mask_tables(topology_of(kind, rank.site.node_kinds[kind]))
+    masks: Sequence[str | None] = [answer.mask for answer in tables.get((tasks, 1), ())]
+    why = f"the site has no masks for {tasks} tasks on a {kind} node"
+    if (1, 1) not in tables:
+        masks = ()
+        why = "the job has part of a node, and its CPUs could not be determined (no cgroup cpuset)"
     for task in range(tasks):
         yield Cpus(task, masks[task], "") if masks else Cpus(task, None, why)

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from itertools import groupby, product
 from typing import TypeAlias
 
-from lumisite.site.scalars import JOB_VARIABLE
-
 #: Where a line of data is broken, if it can be.
 WIDTH = 96
 
@@ -87,16 +85,6 @@ def case(subject: str, rows: Iterable[tuple[Sequence[str], Sequence[str]]], othe
         else:
             lines += [head, *map(indented, body), "\t;;"]
     return [*lines, "esac"]
-
-
-def filled_in(folder: str) -> str:
-    """Write the folder of a job, with the variables in it filled in, as one word of sh.
-
-    >>> print(filled_in("/local/$SLURM_JOB_ID/x"))
-    "/local/${SLURM_JOB_ID-}/x"
-    """
-    text = JOB_VARIABLE.sub(lambda found: f"${{{found[1] or found[2]}-}}", folder)
-    return f'"{text}"'
 
 
 def case_pattern(text: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
 from lumisite.site.decode import key
-from lumisite.site.scalars import AbsolutePath, JobFolder, Line, Place, Value, VariableName, source_ids
+from lumisite.site.scalars import AbsolutePath, Line, Place, Value, VariableName, source_ids
 from lumisite.site.versions import VersionRange
 
 
@@ -75,16 +75,10 @@ class FileSystem(Stated):
     where: Place | None = key("The module that binds it (not bound when left out).", names="modules", default=None)
     exact: bool = key("Whether `$` and `*` stand for themselves, which nothing fills in.", default=False)
     writable: bool = key(
-        "Whether users can make directories in it (node-local ones only). Private caches go to the first that a node "
-        "has of those that are `writable` or have a `job_folder`.",
+        "Whether users can make directories in it (node-local ones only). Private caches go to the first such that a "
+        "node has.",
         needs=("kind", "node-local"),
         default=False,
-    )
-    job_folder: JobFolder | None = key(
-        "The folder in it that the site makes for each job, by variables of the job: `$TMPDIR`, "
-        "`/local/$SLURM_JOB_ID`. The task prolog binds it, unless `where` names a module.",
-        needs=("kind", "node-local"),
-        default=None,
     )
     in_memory: bool = key("Whether what is in it takes the node's memory.", needs=("kind", "node-local"), default=False)
     # It is bound without conditions and under its own path: what `Bind` says beside is no key here.

@@ -85,12 +85,6 @@ def fingerprint_of(site: Site, name: str) -> Fingerprint:
     return fingerprint(layout, gpus, vendor if gpus else NO_GPUS if site.gpu_stack else "", described)
 
 
-def kinds_alike(site: Site, partition: str, kind: str) -> list[str]:
-    """Return the node kinds of a partition that have as many GPUs as one of them: the task prolog compares no more."""
-    gpus = fingerprint_of(site, kind).gpus or NO_GPUS
-    return [name for name in site.kinds_of(partition) if fingerprint_of(site, name).gpus in ("", gpus)]
-
-
 def fingerprint(
     layout: Iterable[tuple[Sequence[int], Sequence[int], int]],
     gpus: int,

@@ -65,11 +65,7 @@ class Platform(Stated):
 class Partition(Stated):
     """A Slurm partition."""
 
-    node_kind: tuple[str, ...] = key(
-        "The node kinds of its nodes: one, or several, which the helper tells apart on the node.",
-        names="node_kinds",
-        example="gpu-nodes",
-    )
+    node_kind: str = key("The node kind of its nodes.", names="node_kinds")
     whole_nodes: bool = key("Whether a job always gets whole nodes.")
     max_nodes: int | None = key("Most nodes for one job.", default=None)
     max_time: Line | None = key("Longest time for one job, as sbatch takes it: `2-00:00:00`.", default=None)
@@ -352,13 +348,7 @@ class Site:
     @property
     def private_places(self) -> tuple[FileSystem, ...]:
         """The file systems where private caches may be, in the order in which they are tried."""
-        return tuple(system for system in self.file_systems if system.writable or system.job_folder)
-
-    @property
-    def private_parents(self) -> list[str]:
-        """The folders in these places, of the job or the place itself, in the order in which they are tried."""
-        folders = ((place.job_folder, place.path if place.writable else None) for place in self.private_places)
-        return [folder for pair in folders for folder in pair if folder is not None]
+        return tuple(system for system in self.file_systems if system.writable)
 
     @property
     def host_paths(self) -> dict[str, HostPath]:
@@ -369,17 +359,11 @@ class Site:
     def kinds_of(self, *partitions: str) -> dict[str, NodeKind]:
         """Return the node kinds of the nodes of partitions, by name; partitions that are not described have none."""
         known = (self.partitions[name] for name in self.partitions if name in partitions)
-        return {kind: self.node_kinds[kind] for partition in known for kind in partition.node_kind}
+        return {partition.node_kind: self.node_kinds[partition.node_kind] for partition in known}
 
-    def validated_kind(self, partition: str) -> str:
-        """Return the node kind of a partition that is validated, which has one."""
-        (kind,) = self.partitions[partition].node_kind
-        return kind
-
-    def have_gpus(self, partition: str) -> bool | None:
-        """Return whether a partition's nodes have GPUs; `None` where some have."""
-        answers = {bool(kind.gpus) for kind in self.kinds_of(partition).values()}
-        return answers.pop() if len(answers) == 1 else None
+    def kind_of(self, partition: str) -> NodeKind:
+        """Return the node kind of a described partition."""
+        return self.node_kinds[self.partitions[partition].node_kind]
 
     def fabric_of(self, kind: str) -> Fabric:
         """Return the fabric, with the adapters that nodes of a kind have."""

@@ -5,14 +5,12 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Collection
-from itertools import combinations
 
 from lumisite.errors import UnfitError, wrong_type
 from lumisite.findings.finding import Finding
 from lumisite.site.decode import Faults, Rule, contradiction, missing_key, unknown
 from lumisite.site.entries import Bind, Setting
 from lumisite.site.evidence import covers, harms, sets
-from lumisite.site.kinds import fingerprint_of
 from lumisite.site.ledger import (
     STEP_CONDITIONS,
     conditions_of,
@@ -189,10 +187,6 @@ def validation_fits(site: Site) -> Faults:
             yield _never_used(f"{path}.metric", f"metrics[{first}]")
 
 
-#: Node kinds that the helper tells apart on the nodes of one partition: each is compared with each.
-MOST_KINDS = 16
-
-
 def node_kinds_add_up(site: Site) -> Faults:
     """Cores belong to one L3 group, siblings pair up, and GPUs are near something that the node has."""
     for name, kind in site.node_kinds.items():
@@ -236,32 +230,6 @@ def _gpu_faults(path: str, kind: NodeKind, gpu: DescribedGpu, adapters: Collecti
         yield contradiction(f"{path}.numa", message, "correct `l3` or `numa`")
 
 
-def partitions_have_distinct_kinds(site: Site) -> Faults:
-    """Kinds with GPUs of one partition have different numbers of them, by which the prolog tells them apart.
-
-    A partition that is validated has nodes of one kind: results differ by kind.
-    """
-    plan = site.validation
-    if plan is not None and len(kinds := site.partitions[plan.partition].node_kind) > 1:
-        message = f"{plan.partition} has nodes of several kinds: {', '.join(kinds)}"
-        yield contradiction("validation.partition", message, "validate a partition with nodes of one kind")
-    for name, partition in site.partitions.items():
-        path, kinds = f"partitions.{name}.node_kind", partition.node_kind
-        if len(kinds) > MOST_KINDS:
-            yield _too_many(path, len(kinds), MOST_KINDS)
-            continue
-        for first, second in combinations(range(len(kinds)), 2):
-            kind, other = kinds[second], kinds[first]
-            if kind == other:
-                yield _twice(f"{path}[{second}]", kind)
-                continue
-            gpus = fingerprint_of(site, kind).gpus
-            if site.node_kinds[kind].gpus and gpus == fingerprint_of(site, other).gpus:
-                message = f"both {kind} and {other} have {gpus} GPUs, so the task prolog cannot tell them apart"
-                advice = "make one kind of both, or give each a partition"
-                yield contradiction(f"{path}[{second}]", message, advice)
-
-
 def libraries_are_bound(site: Site) -> Faults:
     """Families name libraries that platforms have, below a path that one of their modules binds.
 
@@ -289,19 +257,13 @@ def _unbound(site: Site, family: str, path: str, library: str) -> Faults:
 
 
 def private_folders_have_a_place(site: Site) -> Faults:
-    """The folders of jobs are in their file systems, and settings that name a directory have a place for it."""
-    for index, file_system in enumerate(site.file_systems):
-        folder = file_system.job_folder or ""
-        if folder.startswith("/") and not folder.startswith(f"{file_system.path.rstrip('/')}/"):
-            path = f"file_systems[{index}].job_folder"
-            message = f"{folder} is not below {file_system.path}"
-            yield contradiction(path, message, "move the key to the file system that has the folder")
+    """Settings that name a directory have a place for it."""
     local = tuple(system.path for system in site.file_systems if system.kind == "node-local") or ("a node-local one",)
     for index, setting in enumerate(() if site.private_places else site.settings):
         if setting.directory is not None and setting.where == TASK:
             path = f"settings[{index}].directory"
             message = f"{setting.name} needs a private directory, and users can make one in no file system"
-            yield contradiction(path, message, f"set `writable` or `job_folder` of {', '.join(local)}")
+            yield contradiction(path, message, f"set `writable` of {', '.join(local)}")
 
 
 #: What works only with a partner: `NAME=VALUE` of a variable, or an option of srun.
@@ -485,7 +447,6 @@ RULES: tuple[Rule, ...] = (
     releases_have_a_location,
     modules_fit_together,
     node_kinds_add_up,
-    partitions_have_distinct_kinds,
     libraries_are_bound,
     private_folders_have_a_place,
     conditions_can_be_known,

@@ -28,10 +28,6 @@ Value = NewType("Value", str)
 AbsolutePath = NewType("AbsolutePath", str)
 #: A path that modules, scripts and commands take as it is: letters, digits and `._+@=-`.
 RootPath = NewType("RootPath", str)
-#: The folder that each job gets, with variables of the job in it: `$TMPDIR`, `/local/$SLURM_JOB_ID`.
-JobFolder = NewType("JobFolder", str)
-#: A variable in it.
-JOB_VARIABLE = re.compile(r"\$(?:([A-Z][A-Z0-9_]*)|\{([A-Z][A-Z0-9_]*)\})", re.ASCII)
 #: A path below the directory of the file that names it.
 RelativePath = NewType("RelativePath", str)
 #: The name of an environment variable.
@@ -124,16 +120,6 @@ def read_root_path(text: str) -> RootPath:
     return RootPath(read_absolute_path(text))
 
 
-def read_job_folder(text: str) -> JobFolder:
-    """Parse the folder that each job gets: a path that begins with `/` or a variable, and has at least one."""
-    path, variables = JOB_VARIABLE.subn("x", text)
-    is_path = re.fullmatch(r"/?[A-Za-z0-9._+@=-]+(/[A-Za-z0-9._+@=-]+)*", path, re.ASCII)
-    dots = {".", ".."}.intersection(path.split("/"))
-    if not variables or not is_path or dots or not text.startswith(("/", "$")):
-        raise wrong_type(text, "job folder", "$TMPDIR or /local/$SLURM_JOB_ID")
-    return JobFolder(text)
-
-
 def read_relative_path(text: str) -> RelativePath:
     """Parse a path below a directory, which it cannot leave by `..`."""
     _require_visible(text)
@@ -205,7 +191,6 @@ SCALARS: MappingProxyType[Any, Callable[[str], Any]] = MappingProxyType(
         Place: read_line,
         AbsolutePath: read_absolute_path,
         RootPath: read_root_path,
-        JobFolder: read_job_folder,
         RelativePath: read_relative_path,
         VariableName: _matching(
             r"[A-Za-z_][A-Za-z0-9_]*",

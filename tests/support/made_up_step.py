@@ -29,12 +29,10 @@ from lumisite.site.ledger import COMPUTED
 from lumisite.site.load import LoadedSite
 from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan
-from lumisite.site.scalars import JOB_VARIABLE
 from lumisite.site.selection import Selection
 from tests.support.prologs import shell_command
 
 #: What the folder of the made-up job is called, where the site's variable says more than the job's number.
-JOB_FOLDER = "job1"
 _PROLOG = """\
 exists() {{ :; }}
 may_be_private() {{ :; }}
@@ -126,10 +124,10 @@ def after_modules(tree: Tree, modules: Sequence[ModulePlan]) -> Stage:
 
 def run_prolog(tree: Tree, folder: Path, step: Step, task: int, before: Stage, shell: str) -> Stage:
     """Run the prolog for a task of the first node; its lines make the environment, as Slurm reads them."""
-    kind = step.kind or next(iter(tree.site.kinds_of(step.partition)))
+    kind = tree.site.partitions[step.partition].node_kind
     gpus = fingerprint_of(tree.site, kind).gpus.removesuffix("none")
     script = _script(tree, folder, "task_prolog", "spank/task_prolog", _PROLOG.format(gpus=gpus))
-    given = {**before.after, **_job_folders(tree.site), **_slurm(tree.site, step, kind, task)}
+    given = {**before.after, **_slurm(tree.site, step, kind, task)}
     environment = dict(given)
     # Sourced under its deployed name, since it puts its own folder on PATH.
     name = f"{tree.site.root}/releases/{tree.release}/spank/task_prolog"
@@ -173,16 +171,6 @@ def _slurm(site: Site, step: Step, kind: str, task: int) -> dict[str, str]:
         "SLURM_CPUS_ON_NODE": str(sum(len(group.cores) + len(group.siblings or ()) for group in groups)),
         "SLURMD_NODENAME": "node1",
     }
-
-
-def _job_folders(site: Site) -> dict[str, str]:
-    """Return values for the variables that name the folder of a job: below the file system that it is in."""
-    found: dict[str, str] = {}
-    for place in site.private_places:
-        for variable in JOB_VARIABLE.finditer(place.job_folder or ""):
-            value = JOB_FOLDER if variable.start() else f"{place.path.rstrip('/')}/{JOB_FOLDER}"
-            found.setdefault(variable[1] or variable[2], value)
-    return found
 
 
 def _script(tree: Tree, folder: Path, name: str, path: str, functions: str) -> Path:
@@ -266,8 +254,7 @@ def _in_the_step(tree: Tree, text: str) -> str:
     known[f"{tree.site.root}/current/"] = f"{tree.site.root}/releases/{tree.release}/"
     for name, value in known.items():
         text = text.replace(name, value)
-    folders = {**_job_folders(tree.site), "SLURM_JOB_ID": "1"}
-    return JOB_VARIABLE.sub(lambda found: folders[found[1] or found[2]], text)
+    return text
 
 
 def _decided_variables(tree: Tree, decided: Environment) -> dict[str, tuple[str, str]]:
@@ -287,7 +274,7 @@ def _variables(site: Site, stages: Sequence[Stage]) -> dict[str, tuple[str, str]
         names |= {name for name, value in stage.after.items() if before.get(name) != value}
         by |= dict.fromkeys(names, stage.by)
         before = stage.after
-    ignored = {*_job_folders(site), "PATH" if not by["PATH"] else ""}
+    ignored = set() if by["PATH"] else {"PATH"}
     return {
         name: (value, by[name])
         for name, value in stages[-1].after.items()

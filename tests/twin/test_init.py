@@ -33,8 +33,8 @@ file_systems:
   - {path: /project, kind: shared, where: container-files, why: data of projects, source: findmnt}
   - {path: /appl, kind: shared, where: container-files, why: software, source: findmnt}
 partitions:
-  standard-g: {node_kind: [cpu], whole_nodes: yes, source: scontrol}
-  small-g: {node_kind: [cpu], whole_nodes: no, source: scontrol}
+  standard-g: {node_kind: cpu, whole_nodes: yes, source: scontrol}
+  small-g: {node_kind: cpu, whole_nodes: no, source: scontrol}
 """
 FILL = "sed -i -E 's/# (since|os|memory_mib): /\\1: /; s/\\[eth0, (hsn.*)\\]/[\\1]/; s/management: .*/management: [eth0]/' skerry.yaml"
 SEEN = 'ls -d /scratch /project /appl; echo "$GLOO_SOCKET_IFNAME $NCCL_SOCKET_IFNAME"'

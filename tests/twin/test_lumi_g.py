@@ -344,7 +344,7 @@ def test_a_part_that_no_cgroup_tells_keeps_slurms_binding(threads: dict[str, Res
 def test_as_it_is_it_is_no_lumi_g_node(threads: dict[str, Result]) -> None:
     """Its siblings are neighbours, so that CPU 64 is in another domain than on LUMI, and it has no GPU with a driver."""
     assert set(masks_of(threads["as it is"])) == {f"0x{'f' * 32}"}
-    assert threads["as it is"].stdout.count("this node is of no node kind of partition standard-g") == 1
+    assert threads["as it is"].stdout.count("this node is not a lumi-g node as others of partition standard-g") == 1
 
 
 def test_two_ranks_with_each_others_masks_fail_the_gate(

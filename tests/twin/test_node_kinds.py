@@ -1,4 +1,4 @@
-"""A partition with nodes of two kinds, and one node that is neither, under real Slurm: by how many GPUs they have."""
+"""A partition with nodes of one kind, and nodes that have other GPUs, under real Slurm."""
 
 from __future__ import annotations
 
@@ -16,23 +16,21 @@ from tests.twin.process import Result
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm]
 
-#: Two kinds with the same CPUs: GPUs next to them the other way round, and none.
+#: A kind with its GPUs next to its CPUs the other way round.
 KIND = """
-  {name}:
+  crossed:
     memory_mib: 2048
-    l3: [{{cores: '0', numa: 0}}, {{cores: '1', numa: 0}}]
-    gpus: [{gpus}]
+    l3: [{cores: '0', numa: 0}, {cores: '1', numa: 0}]
+    gpus: [{l3: 1, numa: 0}, {l3: 0, numa: 0}]
     source: here"""
-BOTH = KIND.format(name="bare", gpus="") + KIND.format(name="crossed", gpus="{l3: 1, numa: 0}, {l3: 0, numa: 0}")
 CHANGES = {
-    "\nnode_kinds:": f"\nnode_kinds:{BOTH}",
+    "\nnode_kinds:": f"\nnode_kinds:{KIND}",
     "    since: 2026-01-21\n": "    since: 2026-01-21\n    gpu_bus_ids: {crossed: ['41', '46']}\n",
-    "small-g: {node_kind: [twin],": "small-g: {node_kind: [bare, crossed],",
+    "small-g: {node_kind: twin,": "small-g: {node_kind: crossed,",
     "\nsettings:\n": """
 settings:
   - {name: ROCR_VISIBLE_DEVICES, computed: one-gpu, why: on request, source: here}
   - {name: BY_KIND, value: crossed, when: {kind: [crossed]}, why: to see it, source: here}
-  - {name: BY_KIND, value: bare, when: {kind: [bare]}, why: to see it, source: here}
 """,
 }
 #: What each node's driver has, in the order of the nodes.
@@ -46,7 +44,7 @@ STEP = (
     f"LUMISITE_VERBOSE=1 LUMISITE_GPUS=one SLURM_TASK_PROLOG={PROLOG} srun -p small-g -N3 --ntasks-per-node=2 "
     f"--gpus-per-node=2 --cpu-bind=none {SHOW}"
 )
-WHY = "this node is of no node kind of partition small-g (lumisite check --host shows what differs)"
+WHY = "this node is not a crossed node as others of partition small-g (lumisite check --host shows what differs)"
 
 
 def have_gpus(cluster: Cluster, node: str, buses: tuple[str, ...]) -> None:
@@ -82,16 +80,14 @@ def every_cpu(cluster: Cluster, node: str) -> str:
 
 
 def test_each_task_has_the_mask_of_its_nodes_kind(mixed: Cluster, step: Result) -> None:
-    """Slurm has given GPUs to the node without any, so that its tasks have no mask."""
-    bare, crossed, _ = mixed.nodes
-    assert tasks(step, bare) == [(every_cpu(mixed, bare), "0", "bare"), (every_cpu(mixed, bare), "1", "bare")]
-    assert tasks(step, crossed) == [("2", "0", "crossed"), ("1", "1", "crossed")]
+    assert tasks(step, mixed.nodes[1]) == [("2", "0", "crossed"), ("1", "1", "crossed")]
 
 
-def test_on_a_node_of_neither_kind_tasks_run_as_slurm_binds_them_and_say_why(mixed: Cluster, step: Result) -> None:
-    third = mixed.nodes[2]
-    assert tasks(step, third) == [(every_cpu(mixed, third), "0,1", "none")] * 2
-    assert step.stdout.count(f"lumisite: {third} rank 4: no CPU binding: {WHY}\n") == 1
+def test_on_a_node_with_other_gpus_tasks_run_as_slurm_binds_them_and_say_why(mixed: Cluster, step: Result) -> None:
+    for number in (0, 2):
+        name = mixed.nodes[number]
+        assert tasks(step, name) == [(every_cpu(mixed, name), "0,1", "none")] * 2
+        assert step.stdout.count(f"lumisite: {name} rank {2 * number}: no CPU binding: {WHY}\n") == 1
 
 
 def test_without_being_asked_it_says_nothing(mixed: Cluster) -> None:
@@ -100,7 +96,7 @@ def test_without_being_asked_it_says_nothing(mixed: Cluster) -> None:
     assert len(done.stdout.splitlines()) == 6
 
 
-def test_check_host_names_the_node_of_neither_kind(mixed: Cluster) -> None:
+def test_check_host_names_the_nodes_with_other_gpus(mixed: Cluster) -> None:
     install_lumisite(mixed)
     text = (EMBEDDED / "twin.yaml").read_text()
     for old, new in CHANGES.items():
@@ -108,5 +104,5 @@ def test_check_host_names_the_node_of_neither_kind(mixed: Cluster) -> None:
     (mixed.exchange / "twin.yaml").write_text(text)
     check = f"env {LUMISITE} check {EXCHANGE}/twin.yaml --host --json"
     found = [mixed.run(f"srun -p small-g -w {node} -n1 {check}").stdout for node in mixed.nodes]
-    assert ["host-gpus" in one for one in found] == [False, False, True]
+    assert ["host-gpus" in one for one in found] == [True, False, True]
     assert "1 of 2 GPUs of kind crossed can be used" in found[2]

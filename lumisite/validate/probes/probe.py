@@ -114,7 +114,7 @@ class Target:
     @property
     def kind(self) -> str:
         """The node kind of the nodes that are probed."""
-        return self.site.validated_kind(self.plan.partition)
+        return self.site.partitions[self.plan.partition].node_kind
 
     @property
     def has_gpus(self) -> bool:
@@ -171,7 +171,7 @@ class Target:
 
 def gpu_of_plan(site: Site, plan: Validation) -> GpuVendor | None:
     """Return what is known of the GPUs of the nodes that are probed: with nccl there are some."""
-    name = site.gpu_vendor if plan.backend == "nccl" else site.vendor_of(site.validated_kind(plan.partition))
+    name = site.gpu_vendor if plan.backend == "nccl" else site.vendor_of(site.partitions[plan.partition].node_kind)
     return gpu_of(name) if name else None
 
 

@@ -163,6 +163,6 @@ def _step_line(site: Site, request: RunRequest, plan: JobPlan, step: ProbeStep, 
 
 def _cpus_per_task(site: Site, validation: Validation) -> int:
     """Return the share of a rank in the cores that jobs get; a step has no more CPUs than it requests."""
-    kind = site.node_kinds[site.validated_kind(validation.partition)]
+    kind = site.kind_of(validation.partition)
     cores = {core for group in kind.l3 for core in group.cores}
     return max(1, len(cores.difference(kind.reserved or ())) // validation.tasks_per_node)

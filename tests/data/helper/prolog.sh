@@ -7,13 +7,10 @@ site_release=try
 site_prefix=SINGULARITY site_host_suffix=''
 site_partition() {
 	case $1 in
-	gpu) kinds=node gpus=gpu whole_nodes=1 ;;
+	# Nothing is said of its GPUs that could be compared: any machine is such a node.
+	gpu) kind=node kind_gpus=2 described_gpus='' whole_nodes=1 ;;
 	*) return 1 ;;
 	esac
-}
-# Nothing is said of its nodes that could be compared: any machine is one.
-site_kinds() {
-	kind node 2 ''
 }
 site_drivers() {
 	:

@@ -199,14 +199,6 @@ def test_a_folder_that_users_may_not_use_is_the_nodes(
     assert right in fault["remedy"]
 
 
-def test_a_file_system_with_folders_of_jobs_alone_is_not_for_users_to_write(tmp_path: Path) -> None:
-    (tmp_path / "tmp").mkdir(mode=0o755)
-    writable = "{path: /tmp, kind: node-local, writable: yes,"
-    for place, faults in ((writable, ["/tmp"]), ("{path: /tmp, kind: node-local, job_folder: $TMPDIR,", [])):
-        site = load_text(site_text((writable, place))).site
-        assert [one.at for one in local_faults(Node(site, DiskTree(str(tmp_path))))] == faults
-
-
 def test_a_local_folder_that_was_never_for_users_is_not_to_be_opened_to_all(tmp_path: Path) -> None:
     (tmp_path / "local").mkdir(mode=0o755)
     site = load_text(site_text(("{path: /tmp, kind: node-local,", "{path: /local, kind: node-local,"))).site

@@ -217,28 +217,14 @@ def test_an_image_that_a_lock_knows_is_not_compared_with_its_name(
 TMP = "{path: /tmp, kind: node-local, writable: yes, in_memory: yes,"
 
 
-@pytest.mark.parametrize(
-    ("place", "value"),
-    [
-        ("path: '/t m', kind: node-local, writable: yes", None),
-        ("path: /local, kind: node-local, job_folder: $TMPDIR", f"$TMPDIR/lumisite-{os.getuid()}/miopen/db"),
-        (
-            "path: /l, kind: node-local, job_folder: /l/$SLURM_JOB_ID",
-            f"/l/$SLURM_JOB_ID/lumisite-{os.getuid()}/miopen/db",
-        ),
-    ],
-)
-def test_private_directories_are_where_the_description_has_a_place(
-    place: str, value: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+def test_a_place_for_private_directories_that_no_script_takes_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
     monkeypatch.chdir(tmp_path)
     text = load_site("lumi").data.decode()
     assert TMP in text
-    Path("site.yaml").write_text(text.replace(TMP, f"{{{place},"))
-    told = env(capsys, "--site", "./site.yaml")
-    assert told["variables"]["MIOPEN_USER_DB_PATH"]["value"] == value
-    bound = {bind["entry"]: bind["target"] for bind in told["binds"]}
-    assert bound.get("file_systems[7].job_folder") == (value and value.partition("/lumisite-")[0])
+    Path("site.yaml").write_text(text.replace(TMP, "{path: '/t m', kind: node-local, writable: yes,"))
+    assert env(capsys, "--site", "./site.yaml")["variables"]["MIOPEN_USER_DB_PATH"]["value"] is None
 
 
 def test_one_screen_has_what_is_set_and_all_has_the_reasons(capsys: Output) -> None:

@@ -52,10 +52,8 @@ SETTINGS = """\
   - {name: ODD_KIND, value: g, when: {kind: [lumi-g]}}
 """
 PARTITIONS = """\
-  lumi-d: {memory_mib: 1, l3: [], source: here}
 partitions:
-  mixed: {node_kind: [lumi-g, lumi-c], whole_nodes: no, source: here}
-  alike: {node_kind: [lumi-c, lumi-d], whole_nodes: no, source: here}
+  mixed: {node_kind: lumi-g, whole_nodes: no, source: here}
 """
 STORE = "/images/store/lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.1.sif"
 
@@ -66,7 +64,6 @@ def odd() -> LoadedSite:
     for old, new in (
         ("\nsettings:\n", f"\nsettings:\n{entries}"),
         ("\npartitions:\n", f"\n{PARTITIONS}"),
-        ("{path: /tmp, kind: node-local, writable: yes,", "{path: /local, kind: node-local, job_folder: $TMPDIR,"),
     ):
         assert old in text
         text = text.replace(old, new, 1)
@@ -154,19 +151,19 @@ def tree(name: str, *, everything: bool = False) -> Tree:
 def test_every_step_and_image_gets_what_is_decided(name: str, nodes: int) -> None:
     rendered, site = tree(name), tree(name).site
     for partition in site.partitions:
-        for kind, node in site.kinds_of(partition).items():
-            step = Step(partition, nodes, len(node.gpus) or 1, kind)
-            compared(rendered, helper(site), step, None)
-            if partition == next(one for one in site.partitions if kind in site.kinds_of(one)):
-                for image in images(SITES[name]()):
-                    compared(rendered, helper(site), step, image)
+        kind = site.partitions[partition].node_kind
+        step = Step(partition, nodes, len(site.node_kinds[kind].gpus) or 1)
+        compared(rendered, helper(site), step, None)
+        if partition == next(one for one in site.partitions if kind in site.kinds_of(one)):
+            for image in images(SITES[name]()):
+                compared(rendered, helper(site), step, image)
 
 
 @pytest.mark.parametrize("shell", EVERY_SHELL)
 def test_every_shell_does_the_same(shell: str) -> None:
     rendered, site = tree("odd"), tree("odd").site
     for nodes in (1, 2):
-        step = Step(next(iter(site.partitions)), nodes, 8, "lumi-g")
+        step = Step(next(iter(site.partitions)), nodes, 8)
         for image in (None, *images(odd())):
             compared(rendered, helper(site), step, image, shell=shell)
 
@@ -177,7 +174,7 @@ def test_masks_are_those_that_the_prolog_sets(name: str) -> None:
     for kind in site.node_kinds:
         partitions = [one for one in site.partitions if kind in site.kinds_of(one)]
         for tasks in (1, 2, 3, 4, 7, 8, 16) if partitions else ():
-            compared(tree(name), "", Step(partitions[0], 1, tasks, kind), None)
+            compared(tree(name), "", Step(partitions[0], 1, tasks), None)
 
 
 @pytest.mark.parametrize("name", SITES)

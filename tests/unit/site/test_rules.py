@@ -82,7 +82,7 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             f"{ROCM}.default: 6.0.3 is outside the range >=6.1,<7.1 of the driver",
         ),
         (
-            ("small-g: {node_kind: [twin],", "small-g: {node_kind: [twin], qos: [''],"),
+            ("small-g: {node_kind: twin,", "small-g: {node_kind: twin, qos: [''],"),
             "partitions.small-g.qos[0]: has no text",
         ),
         (
@@ -175,7 +175,7 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             "settings[1].when.libfabric: counts before settings[0], which sets the variable",
         ),
         (
-            ("small-g: {node_kind: [twin]", "small-g: {node_kind: [twon]"),
+            ("small-g: {node_kind: twin", "small-g: {node_kind: twon"),
             "partitions.small-g.node_kind: twon is not known here",
         ),
         (

@@ -217,13 +217,6 @@ def test_no_plugin_is_a_failure_though_all_else_is_right() -> None:
     assert found.startswith("librccl-net.so: no network plugin opens, so traffic falls back to TCP: cannot open")
 
 
-def test_the_advice_names_the_place_that_the_site_has() -> None:
-    tmp = "{path: /tmp, kind: node-local, writable: yes,"
-    site = load_text(site_text((tmp, "{path: /tmp, kind: node-local, job_folder: $TMPDIR,"))).site
-    (found,) = gates_of(changed(RECORDS, *DIRECTORY, "owner", value=1), target_of(site))
-    assert found.advice.endswith("a private directory under $TMPDIR")
-
-
 def user_site(hidden: list[str], packages: list[str]) -> list[Any]:
     records = changed(RECORDS, "user_site_on_path", value=True)
     records = changed(records, "hidden", value=hidden)

@@ -286,7 +286,7 @@ def _wrong_directory(name: str, found: Record, user: int, setup: Setup) -> tuple
     """Return what is wrong with the directory that a variable leads to, and what to do."""
     path, real, kind = text(found, "path"), text(found, "real"), text(found, "mount", "type")
     systems, place = setup.target.site.file_systems, next(iter(setup.target.site.private_places), None)
-    under = f" under {place.job_folder or place.path}" if place else ""
+    under = f" under {place.path}" if place else ""
     unset = f"unset {name} before the job: the task prolog then makes a private directory{under}"
     target = PurePosixPath(real or path)
     local = [system.path for system in systems if system.kind == "node-local"]

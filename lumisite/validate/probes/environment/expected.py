@@ -71,7 +71,7 @@ class Setup:
     @property
     def private_beginnings(self) -> list[str]:
         """How the paths of the private directories begin that the task prolog makes."""
-        return [f"{folder}/lumisite" for folder in self.target.site.private_parents]
+        return [f"{system.path}/lumisite" for system in self.target.site.private_places]
 
     @cached_property
     def shuts_user_site_out(self) -> bool:
