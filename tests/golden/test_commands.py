@@ -33,7 +33,7 @@ CALLS = (
     "binds image --host-root node --site lumi",
     "images sifs --site lumi",
     "transport fail.log rank.log --nics 4",
-    "lint scripts/*/*.sh --site lumi",
+    "lint scripts/bad/harmful-values.sh scripts/users/leftovers.sh scripts/good/settings.sh --site lumi",
     "render --site site.yaml --out out --rocm 6.2",
     "deploy new root",
     "status host-root --site site.yaml --host-root node",

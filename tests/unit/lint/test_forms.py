@@ -102,12 +102,6 @@ def test_ports(line: str, expected: int) -> None:
     assert [one for one in found(WHOLE + line + "\n") if "port" in one] == []
 
 
-def test_a_job_with_all_cores_of_its_nodes_shares_no_port() -> None:
-    text = "#SBATCH -p dev-g -N 2 --ntasks-per-node=1 -c {}\nexport MASTER_PORT=4000\n"
-    assert found(text.format(56)) == []
-    assert found(text.format(28)) == ["2 fixed-port"]
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -140,18 +134,6 @@ def test_conda_is_activated_inside(text: str, expected: list[str]) -> None:
 )
 def test_where_mktemp_runs(line: str, expected: int) -> None:
     assert found(PART + line + "\n") == ["3 cache-by-mktemp"] * expected
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ("--gpus-per-node=8 --cpus-per-gpu=8", 1),
-        ("--gpus-per-node=8 --cpus-per-gpu=7", 0),
-        ("--hint=multithread --ntasks=1 -c 128", 1),
-    ],
-)
-def test_cores(options: str, expected: int) -> None:
-    assert found(f"#SBATCH -p standard-g -N 1\n#SBATCH {options}\n") == ["2 too-many-cores"] * expected
 
 
 def test_the_list_of_one_node_is_its_name() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lumisite.site.load import load_site
-from tests.support.linted import findings, found
+from tests.support.linted import found
 
 TWIN = load_site("twin").site
 
@@ -47,11 +47,3 @@ def test_steps_share_what_their_job_has() -> None:
     assert found(f"{job}srun -n 1 --gpus=1 --mem=120G ./x\n") == []
     assert found(f"{job}srun -n 1 --gpus=1 --mem=500G ./x\n") == ["2 memory-of-node"]
     assert found("srun -p small-g -N 1 --gpus=1 --mem=120G ./x\n") == ["1 memory-of-others"]
-
-
-def test_memory_is_reported_with_its_unit_and_as_an_option() -> None:
-    (bad,) = findings("#SBATCH -p dev-g --gpus=2 --mem=200G\n")
-    assert bad.message == "200 GiB of memory for 2 GPUs, whose share is 120 GiB"
-    assert bad.advice.startswith("#SBATCH --mem-per-gpu=60G,")
-    (bad,) = findings("#SBATCH -p standard-g --mem=4G\n", TWIN)
-    assert bad.message == "4 GiB of memory on a node of which jobs get 2 GiB: the job never starts"

@@ -6,7 +6,7 @@ import pytest
 
 from lumisite.findings.finding import Severity
 from lumisite.lint.rules import lint_job, read_script
-from tests.support.linted import LUMI, findings, found
+from tests.support.linted import LUMI, found
 
 
 @pytest.mark.parametrize(
@@ -41,11 +41,6 @@ def test_versions_of_modules(lines: str, expected: list[str]) -> None:
 )
 def test_folders_of_past_courses(lines: str, expected: list[str]) -> None:
     assert found(f"{lines}\n") == expected
-
-
-def test_what_to_load_instead_is_said() -> None:
-    (finding,) = findings("ml singularity-AI-bindings/99.99\n")
-    assert finding.message == "not available on this system, whose versions are like 25.03-rocm6.3"
 
 
 @pytest.mark.parametrize(

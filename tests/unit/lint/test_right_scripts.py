@@ -47,22 +47,9 @@ def test_what_is_like_it_is_reported_still(text: str, expected: list[str]) -> No
     assert lines(TASKS, text) == expected
 
 
-@pytest.mark.parametrize("character", ["\x0b", "\x0c", "\x1c", "\u2028"])
-def test_only_line_feeds_end_lines(character: str) -> None:
-    text = f"#!/bin/bash\n# a{character}b\n#SBATCH -p dev-g -N 1 -n 8 -c 8\n"
-    assert found(text) == ["3 too-many-cores"]
-
-
 def with_kind(**changed: Any) -> Site:
     """LUMI with another description of its GPU nodes."""
     return replace(LUMI, node_kinds={**LUMI.node_kinds, "lumi-g": replace(LUMI.node_kinds["lumi-g"], **changed)})
-
-
-def test_an_l3_group_that_is_all_reserved_has_no_near_core() -> None:
-    kind = LUMI.node_kinds["lumi-g"]
-    site = with_kind(reserved=tuple(sorted({*(kind.reserved or ()), *kind.l3[0].cores})))
-    text = TASKS + "srun --cpu-bind=map_cpu:9,17,25,33,41,49,57,9 ./app\n"
-    assert "6 reserved-cores" not in found(text, site)
 
 
 def test_nodes_whose_cores_are_not_described_have_no_limit_of_cores() -> None:

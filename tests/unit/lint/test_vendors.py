@@ -45,9 +45,3 @@ def test_the_module_that_binds_what_fits_is_the_sites() -> None:
     text = "#SBATCH -p dev-g\nexport LD_LIBRARY_PATH=/opt/cray/libfabric/1.15.2.0/lib64\nsrun x\n"
     (finding,) = found("lumi", text)
     assert finding.advice.startswith("module load singularity-AI-bindings,")
-
-
-def test_a_binding_of_gpus_is_wrong_where_the_site_says_that_it_does_harm() -> None:
-    text = "#SBATCH -p {}\nsrun -n 4 -N 1 --gpu-bind=closest x\n"
-    assert [one.code for one in found("lumi", text.format("dev-g"))] == ["missing-partner"]
-    assert found("university", text.format("gpu")) == []
