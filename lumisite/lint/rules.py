@@ -80,6 +80,8 @@ OF_SITE = (
     Rule("memory-of-others", HINT, "site: memory of the node kind", site_rules.memory_of_others),
     Rule("srun-without-cpus", CERTAIN, "Slurm's CHANGELOG of 22.05 and 23.11", site_rules.srun_without_cpus),
     Rule("fixed-port", HINT, "site: partitions whose nodes are shared", site_rules.fixed_port),
+    Rule("cpu-bind-and-count", CERTAIN, "srun(1), --cpu-bind", site_rules.cpu_bind_and_count),
+    Rule("mask-outside", CERTAIN, "srun(1), --cpu-bind", site_rules.mask_outside),
     Rule("reserved-cores", CERTAIN, "site: reserved cores of the node kind", site_rules.reserved_cores),
     Rule("mask-order", CERTAIN, "site: l3 of the GPUs", site_rules.mask_order),
     Rule("image-outside-range", CERTAIN, "site: `runs` of the platform", site_rules.image_outside_range),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from lumisite.images.fit import for_other_gpus, outside_range
 from lumisite.lint.job import BadLine, Job
 from lumisite.lint.programs import known_image, starts_of
-from lumisite.lint.step import SrunStep, usable_cpus
+from lumisite.lint.step import SrunStep, usable_cores, usable_cpus
 from lumisite.render.runtimes import RUNTIMES
 from lumisite.site.cpu_list import format_cpu_list
 from lumisite.site.images import releases_by_name
@@ -189,6 +189,26 @@ def _ports(job: Job) -> Iterator[tuple[int, str]]:
 
 _NUMBER, _MASK = r"(?:0[xX][0-9a-fA-F]{1,4}|\d{1,5})", r"(?:0[xX])?[0-9a-fA-F]{1,128}"
 _BIND = re.compile(rf"(?:.*,)?(?:(map)_cpu[:=]({_NUMBER}(?:,{_NUMBER})*)|(mask)_cpu[:=]({_MASK}(?:,{_MASK})*))")
+
+
+def cpu_bind_and_count(job: Job) -> Iterator[BadLine]:
+    """A list of masks or CPUs, and a number of cores, on one srun."""
+    reason = "a list of masks or CPUs does not go together with --cpus-per-task on one srun"
+    right = "srun --cpu-bind=mask_cpu:… without -c; the number of cores belongs into #SBATCH"
+    for step in job.sruns:
+        bind = step.first("cpu-bind")
+        if bind and step.has_own("cpus-per-task") and re.search(r"\b(?:mask|map)_cpu", bind.value):
+            yield BadLine(bind.line, "--cpu-bind", reason, right)
+
+
+def mask_outside(job: Job) -> Iterator[BadLine]:
+    """CPU numbers in a job that shares its node, which gets other cores each time."""
+    for step, line, kind, _ in _bindings(job):
+        cores, whole = (job.allocation if job.directives else step).cpus_per_node[1], usable_cores(kind)
+        if step.shares_nodes and 0 < cores < whole:
+            reason = f"{cores} of {whole} cores: which ones the job gets is not known before"
+            right = "no --cpu-bind, or --cpu-bind=cores; or a whole node by --exclusive"
+            yield BadLine(line, "--cpu-bind", reason, right)
 
 
 def _bindings(job: Job) -> Iterator[tuple[SrunStep, int, NodeKind, list[set[int]]]]:

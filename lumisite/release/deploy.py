@@ -219,6 +219,6 @@ def roll_back(root: Root, by: str, release: str) -> bool:
     try:
         append_step(root, "rollback", release, by)
     except OSError:
-        logged = False  # a full disk, say: `way_back` finds its way without the line, and users wait
+        logged = False  # a full disk, say: the link alone says what is current, and users wait
     point_current(root, release)
     return logged
