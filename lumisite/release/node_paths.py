@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -132,8 +132,7 @@ class ReleasePaths:
         above, _ = broken_link_on(host, part.path) or (part.path, None)
         folder, name = posixpath.split(above)
         is_link = host.look(posixpath.join(resolve(host, folder).path, name)) is not None
-        names = names_of(host, folder, None)
-        beside = tuple(in_order(one for one in names if ".so" not in one or one.startswith(stem(name))))
+        beside = self._beside(folder, name)
         is_versioned = above == part.path and (bool(part.soname) or part.kind == "directory")
         updated = is_versioned and beside not in ((), (name,))
         severity = Severity.NODE if found.path in self.node.shared else self.node.severity(found.path)
@@ -147,6 +146,11 @@ class ReleasePaths:
             above if is_link else part.path,
         )
         return HostFault(finding, found.path, part.needed_by)
+
+    def _beside(self, folder: str, name: str) -> tuple[str, ...]:
+        """Return the names in the folder of a missing path; beside a library, its other versions."""
+        names = names_of(self.node.host, folder, None)
+        return tuple(in_order(other for other in names if ".so" not in name or other.startswith(stem(name))))
 
     def _library(self, part: Part, real: str) -> HostFault | None:
         """Compare what a library calls itself; unlike a module, a plan may bind one that has no SONAME."""
@@ -181,7 +185,7 @@ class ReleasePaths:
         needs = [Need(name, None, None, loader.search(name)) for name in roots]
         for need in [*needs, *walk(loader, _loaded(loader, [*roots, *linked]))]:
             if need.search.found or (need.name not in lost and not is_never_bound(need.name)):
-                yield from self._of_library(need)
+                yield from self._of_library(need, loader.rules.directories)
             lost.add(need.name)
         beside = [f"{folder}/{name}" for folder in folders for name in names_of(host, folder) if ".so" in name]
         beside = [path for path in beside if resolve(host, path).path == path]
@@ -189,10 +193,11 @@ class ReleasePaths:
             if need.requester and (need.requester.found.path not in beside or need.name in self.needed_libraries):
                 yield from _lacking(need)
 
-    def _of_library(self, need: Need) -> Iterator[HostFault]:
-        """Yield the fault of a library that users may not read, or that the loader does not take.
+    def _of_library(self, need: Need, folders: Sequence[str]) -> Iterator[HostFault]:
+        """Yield the fault of a library that users may not read, or that the loader does not take from its `folders`.
 
-        Where a directory is broken, that is why a family's library is not found.
+        Where a directory is broken, that is why a family's library is not found. Where another version is there, the
+        system may have been updated.
         """
         found, host = need.search.found, self.node.host
         needed_by = need.requester.found.path if need.requester else self.needed_libraries.get(need.name, "")
@@ -209,6 +214,9 @@ class ReleasePaths:
             return
         severity = self.node.severity(need.requester.found.real) if need.requester else Severity.NODE
         text, advice = f"not found; needed by {needed_by}", "install the package that has it"
+        others = ((folder, self._beside(folder, need.name)) for folder in folders)
+        if other := next((pair for pair in others if pair[1]), None):
+            severity, text = Severity.FAULT, f"{text}; {other[0]} has {some(other[1], 8, ', ')}"
         yield HostFault(Finding("host-library", severity, text, advice, need.name), "", needed_by)
 
 
