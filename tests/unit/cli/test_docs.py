@@ -15,12 +15,10 @@ import yaml
 from docs.draw import PICTURES, drawn
 from docs.generate import DOCS, PAGES, stale_pictures
 from docs.hooks import on_page_markdown
-from docs.markdown import plain, table
 from docs.reference.cli import commands_by_name, exit_codes, help_of
-from docs.reference.site import fields_of, rule_text, site_sections
+from docs.reference.site import fields_of, site_sections
 from lumisite.cli.commands import COMMANDS
 from lumisite.errors import LumisiteError
-from lumisite.site.rules import RULES
 from tests.support.command_lines import parsed
 from tests.support.consoles import EXAMPLES, find_blocks, find_commands, matches, refusal, rewritten, work_through
 from tests.support.example_runs import SHOWN, write_runs
@@ -74,17 +72,6 @@ def test_every_site_key_says_what_it_is() -> None:
         for item, _ in fields_of(section.kind):
             doc = item.metadata.get("doc", "")
             assert re.fullmatch(r"[A-Z`].*\.", doc), f"{section.name}.{item.name}: {doc!r} is not a sentence"
-
-
-def test_every_rule_says_what_it_demands() -> None:
-    assert all(rule_text(rule).endswith(".") for rule in RULES)
-
-
-def test_text_survives_markdown() -> None:
-    assert plain("a|b *c* E_F __d [x] <i> `<g>` `<g|h>`") == (
-        r"a&#124;b \*c\* E_F \_\_d \[x\] &lt;i> `<g>` <code>&lt;g&#124;h></code>"
-    )
-    assert table(["a", "b"], [["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"
 
 
 # Examples
@@ -163,28 +150,10 @@ def test_a_wrong_example_is_seen_and_corrected(tmp_path: Path) -> None:
     assert work_through(new, tmp_path) == (new, [])
 
 
-def test_files_of_a_page_are_written_for_its_commands(tmp_path: Path) -> None:
-    text = (
-        "```yaml file=a.yaml\na: 1\n```\n```yaml append=a.yaml\nb: 2\n```\n```console\n$ cat a.yaml\na: 1\nb: 2\n```\n"
-    )
-    assert work_through(text, tmp_path) == (text, [])
-
-
-def test_changes_of_a_page_are_made_for_its_commands(tmp_path: Path) -> None:
-    text = "```yaml file=a.yaml\na: 1\nb: 2\n```\n```diff file=a.yaml\n a: 1\n-b: 2\n+c: 3\n```\n"
-    work_through(text, tmp_path)
-    assert (tmp_path / "a.yaml").read_text() == "a: 1\nc: 3\n"
-
-
 def test_a_change_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
     text = "```yaml file=a.yaml\na: 1\n```\n```diff file=a.yaml\n-b: 2\n+c: 3\n```\n"
     with pytest.raises(ValueError, match="0 times"):
         work_through(text, tmp_path)
-
-
-def test_the_home_of_a_test_is_not_shown(tmp_path: Path) -> None:
-    text = "```console\n$ echo $HOME/site-out\n/home/admin/site-out\n```\n"
-    assert work_through(text, tmp_path) == (text, [])
 
 
 @pytest.mark.parametrize(
