@@ -20,12 +20,12 @@ from lumisite.machine.tree import ByteSource, Tree
 
 MAGIC = b"SIF_MAGIC\0"
 MAGIC_OFFSET = 32
-HEADER = "<32x10s3s3s16xqqqqqqqq"
-DESCRIPTOR = "<iBIIIqqqqqqq128s384s"
+_HEADER = "<32x10s3s3s16xqqqqqqqq"
+_DESCRIPTOR = "<iBIIIqqqqqqq128s384s"
 _MOST_DESCRIPTORS = 4096
 _VERSION = b"01\0"
 
-PARTITION, _OCI_INDEX, _OCI_BLOB = 0x4004, 0x400A, 0x400B
+_PARTITION, _OCI_INDEX, _OCI_BLOB = 0x4004, 0x400A, 0x400B
 _PRIMARY, _OVERLAY = 2, 4
 _SQUASHFS = 1
 _FILE_SYSTEMS = {2: "ext3", 3: "immutable objects", 4: "raw data", 5: "encrypted"}
@@ -78,7 +78,7 @@ def no_image(message: str, path: str = "") -> Finding:
 def find_root(source: ByteSource) -> tuple[SifObject, tuple[Finding, ...]]:
     """Return the squashfs that a SIF's containers start from, and what else in it counts; raises `ImageError`."""
     objects = tuple(list_objects(source))
-    partitions = [part for part in objects if part.kind == PARTITION]
+    partitions = [part for part in objects if part.kind == _PARTITION]
     root = next((part for part in partitions if part.part == _PRIMARY), None)
     if root is not None:
         _check(source, root)
@@ -97,21 +97,21 @@ def _overlay() -> Finding:
 
 def list_objects(source: ByteSource) -> Iterator[SifObject]:
     """Return the parts of a SIF that are in use, in their order; raises `ImageError`."""
-    content = source.read(0, struct.calcsize(HEADER))
+    content = source.read(0, struct.calcsize(_HEADER))
     if content[MAGIC_OFFSET : MAGIC_OFFSET + len(MAGIC)] != MAGIC:
         raise damaged(source, MAGIC_OFFSET, "SIF header")
-    if len(content) < struct.calcsize(HEADER):
-        raise cut(source, 0, struct.calcsize(HEADER), source.size)
-    _, version, _, _, _, _, total, offset, _, _, _ = struct.unpack(HEADER, content)
+    if len(content) < struct.calcsize(_HEADER):
+        raise cut(source, 0, struct.calcsize(_HEADER), source.size)
+    _, version, _, _, _, _, total, offset, _, _, _ = struct.unpack(_HEADER, content)
     if version != _VERSION:
         raise unsupported(source, f"byte 42: SIF of version {version!r}, not {_VERSION!r}")
     if not 0 <= total <= _MOST_DESCRIPTORS or offset < 0:
         raise damaged(source, 88, "SIF header")
-    step = struct.calcsize(DESCRIPTOR)
+    step = struct.calcsize(_DESCRIPTOR)
     table = source.read(offset, total * step)
     if len(table) < total * step:
         raise cut(source, offset, total * step, len(table))
-    for index, values in enumerate(struct.iter_unpack(DESCRIPTOR, table)):
+    for index, values in enumerate(struct.iter_unpack(_DESCRIPTOR, table)):
         kind, used, _, _, _, start, size, *_, extra = values
         file_system, part = struct.unpack_from("<ii", extra)
         if used:
