@@ -122,8 +122,6 @@ LIBRARIES = "/opt/cray/libfabric/1.22.0/lib64"
         ((*PATH, "/flash"), {"is": "h"}, "node-path", "/flash: no answer within ten seconds"),
         ((*PATH, KFD), None, "node-file", "/dev: kfd: missing"),
         ((*PATH, KFD), {"is": "ew"}, "node-file", "/dev: kfd: users may not read it, as on the other nodes"),
-        ((*PATH, "/appl/lumisite/current/spank/bin/singularity"), {"is": "efrxs", "leads": "/usr/bin/singularity"},
-         "node-path", "a link to /usr/bin/singularity, and so no part of the helper (the srun helper)"),
         (("private",), "No space left", "node-full", "/tmp: cannot be written: No space left"),
         (("mounts",), [*MOUNTS, TMP.replace("nodev", "nodev,noexec")], "node-differs",
          "mount options of /tmp: noexec, nodev, on the other nodes nodev"),

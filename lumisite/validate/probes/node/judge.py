@@ -108,8 +108,7 @@ def _paths(target: Target) -> dict[str, Needed]:
     shared = [system for system in site.file_systems if system.kind == "shared"]
     found |= {system.path: Needed(system.why, "ex", shared=True) for system in shared}
     found[current(site.root, PROLOG)] = Needed("the srun helper", "erxs")
-    runtime = str(site.runtime.executable or "")
-    found[current(site.root, f"{WRAPPERS}/{site.command}")] = Needed("the srun helper", "erxs", unlike=runtime)
+    found[current(site.root, f"{WRAPPERS}/{site.command}")] = Needed("the srun helper", "erxs")
     if site.runtime.executable is not None:
         found[site.runtime.executable] = Needed("the container runtime", "erxs")
     return found | {target.image: Needed("the image", "er")}

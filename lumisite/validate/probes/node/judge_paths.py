@@ -20,15 +20,11 @@ RESTORE = "restore the file, from another node or its package"
 
 @dataclass(frozen=True)
 class Needed:
-    """A path that the node must have: why, the letters of the script's that must hold, and whether nodes share it.
-
-    It must not lead to the same file as `unlike`.
-    """
+    """A path that the node must have: why, the letters of the script's that must hold, and whether nodes share it."""
 
     why: str
     letters: str
     shared: bool = False
-    unlike: str = ""
 
 
 class _Files:
@@ -94,8 +90,6 @@ def _of_path(record: Record, path: str, needed: Needed) -> Finding | None:
         access = "read"
     if access:
         return bad(f"users may not {access} it", "correct the permissions")
-    if needed.unlike and leads and leads == text(record, "paths", needed.unlike, "leads"):
-        return bad(f"a link to {needed.unlike}, and so no part of the helper", "deploy the release again")
     return bad("empty", "restore the file") if "f" in letters and "s" not in letters else None
 
 
