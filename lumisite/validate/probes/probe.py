@@ -54,6 +54,8 @@ PROBES, OUT, TEXT = "{probes}", "{out}", "{text}"
 CHECK = "{check}"
 #: What the scripts import from beside them: all, and those whose ranks work together.
 RECORD, RANK = "lumisite_record.py", "rank.py"
+#: What stands before the text of a script of a node.
+COMMON = "node_common.sh"
 #: What a container must see of the job.
 BINDS = ("--bind", f"{PROBES},{OUT}")
 #: What the folder of a step is called where its path is not known.

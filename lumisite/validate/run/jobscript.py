@@ -156,7 +156,8 @@ def _step_line(site: Site, request: RunRequest, plan: JobPlan, step: ProbeStep, 
     check = [*python, "-m", "lumisite", "check", request.site_file, "--host", "--json"] if python else []
     for word in step.srun.words:
         words += check if word == CHECK else [word.replace(PROBES, probes).replace(OUT, out)]
-    script = f'"$(cat {shlex.quote(f"{probes}/{step.srun.script}")})"'
+    texts = (*step.srun.beside, step.srun.script)
+    script = f'"$(cat {shlex.join(f"{probes}/{name}" for name in texts)})"'
     quoted = " ".join(script if word == TEXT else shlex.quote(word) for word in words)
     return f"step {step.folder} {step.limit_s} {quoted}"
 

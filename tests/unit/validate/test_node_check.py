@@ -149,7 +149,9 @@ def recorded(folder: Path, python: str, path: str = "") -> dict[str, Any]:
     given = folder / "python"
     given.write_text(f"#!/bin/sh\n{python}\n")
     given.chmod(0o755)
-    text = scripts()["node_check.sh"].read_text().replace("budget_s=40 patience_s=45", "budget_s=1 patience_s=3")
+    text = "".join(scripts()[name].read_text() for name in ("node_common.sh", "node_check.sh")).replace(
+        "budget_s=40 patience_s=45", "budget_s=1 patience_s=3"
+    )
     words = ["sh", "-c", text, "node_check.sh", str(folder / "out"), str(given), path, "-m", "lumisite"]
     done = subprocess.run(words, env={"SLURMD_NODENAME": "n1", "SLURM_PROCID": "2"}, capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

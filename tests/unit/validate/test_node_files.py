@@ -144,7 +144,7 @@ def test_whatever_a_record_holds_nothing_breaks() -> None:
 
 
 def run_script(folder: Path, shell: str, *words: str, job: str = "7", **changes: str) -> dict[str, Any]:
-    text = scripts()["node_files.sh"].read_text()
+    text = "".join(scripts()[name].read_text() for name in ("node_common.sh", "node_files.sh"))
     for name, value in changes.items():
         assert f"{name}=" in text
         text = text.replace(f"{name}=", f"{name}={value} was_{name}=", 1)

@@ -1,18 +1,12 @@
 #!/bin/sh
 # node_files.sh OUTDIR FOLDER FILE...: record checksums of blocks of each file, and of all files below the folder; one task
 # on each node. Every node of a job looks at the same blocks in the same order, which is spread over the file, until it has
-# looked at enough or the time is over. judge_files.py compares the nodes. It is started as node.sh is.
-exec 2>/dev/null
-PATH=/usr/bin:/bin:/usr/sbin:/sbin LC_ALL=C
-export PATH LC_ALL
+# looked at enough or the time is over. judge_files.py compares the nodes. node_common.sh
+# stands before it.
 set -f
 # Bytes of a block; blocks of one file, and files below the folder, at most; seconds for all, and until nobody waits.
 block=4194304 most_blocks=512 most_files=2000 budget_s=10 patience_s=20
-out=$1
-shift
-number() { case $1 in '' | *[!0-9]*) echo 0 ;; *) echo "$1" ;; esac; }
-node=${SLURMD_NODENAME:-$(uname -n)} rank=$(number "${SLURM_PROCID-}") job=$(number "${SLURM_JOB_ID-}")
-quoted() { printf '"%s"' "$(printf %s "$1" | tr -c ' -~' '?' | sed 's/[\\"]/\\&/g')"; }
+job=$(number "${SLURM_JOB_ID-}")
 # $step is about the golden part of $1, and has no factor in common with it: steps of that length reach all, evenly.
 choose_step() {
   step=$(($1 * 618 / 1000))
@@ -49,9 +43,7 @@ file() { # PATH
 }
 record() { # FOLDER FILE...
   end=$(($(date +%s) + budget_s)) comma=
-  printf '{"part": "files", "host": %s, "rank": %s, "local_rank": %s, ' \
-    "$(quoted "$node")" "$rank" "$(number "${SLURM_LOCALID-}")"
-  printf '"block": %s, "files": {' "$block"
+  printf '{%s, "block": %s, "files": {' "$(identity files)" "$block"
   found=$(find -L "$1/" -type f | head -n $most_files | sort)
   shift
   IFS='
@@ -62,11 +54,4 @@ record() { # FOLDER FILE...
   printf '}}\n'
 }
 
-# What does not answer keeps a process of its own waiting, and nobody else.
-mkdir -p "$out"
-{ record "$@" >"$out/$rank.json.partial" && mv "$out/$rank.json.partial" "$out/$rank.json"; } </dev/null >/dev/null &
-while [ "$patience_s" != 0 ] && kill -0 $! && [ ! -f "$out/$rank.json" ]; do
-  sleep "${pause:-0.1}"
-  pause=1 patience_s=$((patience_s - 1))
-done
-exit 0
+leave $patience_s "$@"

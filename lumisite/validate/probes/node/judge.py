@@ -27,6 +27,7 @@ from lumisite.validate.probes.node.judge_paths import Needed, judge_paths
 from lumisite.validate.probes.node.readings import compare, compare_clocks, pools_of, readings
 from lumisite.validate.probes.outcome import DRAIN, Located, gates, not_run
 from lumisite.validate.probes.probe import (
+    COMMON,
     NAMED_NODES,
     NODE,
     OUT,
@@ -86,7 +87,7 @@ def node(target: Target) -> Probe:
     srun = Srun("node.sh", ("sh", "-c", TEXT), arguments, each="node", bare=True)
     others = [path for path, needed in setup.paths.items() if not needed.shared and path != target.image]
     of_files = (setup.release, *(path for path in others if not is_under(path, setup.release)), target.image)
-    files = Srun("node_files.sh", ("sh", "-c", TEXT), of_files, each="node", name=FILES, bare=True)
+    files = Srun("node_files.sh", ("sh", "-c", TEXT), of_files, (COMMON,), each="node", name=FILES, bare=True)
     return make_probe(NODE, (srun, _exchange(target), files, check_of_node()), partial(_judge, setup))
 
 

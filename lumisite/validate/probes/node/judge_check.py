@@ -13,7 +13,7 @@ from lumisite.machine.tree import is_under
 from lumisite.paths import CURRENT, RELEASES
 from lumisite.text import some
 from lumisite.validate.probes.outcome import DRAIN, Located
-from lumisite.validate.probes.probe import CHECK, NAMED_NODES, TEXT, Record, Srun
+from lumisite.validate.probes.probe import CHECK, COMMON, NAMED_NODES, TEXT, Record, Srun
 from lumisite.validate.probes.records import rows, text
 
 #: What the step is called.
@@ -26,7 +26,7 @@ _CONDEMNING = (Severity.NODE.value, Severity.FAULT.value)
 
 def check_of_node() -> Srun:
     """Return the srun in which each node is checked: before any module, by the Python that started the run."""
-    return Srun("node_check.sh", ("sh", "-c", TEXT), (CHECK,), each="node", name=CHECKED, bare=True)
+    return Srun("node_check.sh", ("sh", "-c", TEXT), (CHECK,), (COMMON,), each="node", name=CHECKED, bare=True)
 
 
 def checked_nodes(checks: Mapping[str, Record], known: Sequence[Located], release: str) -> Iterator[Located]:
