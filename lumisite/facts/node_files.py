@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
+from lumisite.errors import LumisiteError
 from lumisite.facts.reading import (
     Texts,
     first_of_each_name,
@@ -25,8 +26,8 @@ from lumisite.facts.reading import (
     values_of,
 )
 from lumisite.machine.host import mounts_of
-from lumisite.machine.ldcache import CONF, conf_directories, glob
-from lumisite.machine.tree import Tree, content_of, first_line, names_of, resolve, small_text
+from lumisite.machine.ldcache import CACHE, CONF, conf_directories, glob, read_cache
+from lumisite.machine.tree import Tree, content_of, file_of, first_line, names_of, resolve, small_text
 from lumisite.site.model import Site
 from lumisite.text import counted
 from lumisite.vendors import all_fabrics, all_gpus, all_vendors
@@ -168,18 +169,31 @@ def read_module_parameters(tree: Tree, _: Site) -> Texts:
 
 # Where the loader looks
 
-#: How the loader knows a folder of ld.so.conf: by it and what it includes, or only by a file beside it.
+#: How the loader knows a folder: by ld.so.conf and what it includes; or only by a file beside it, or by its old cache.
 SEARCHED, NOT_SEARCHED = "searched", "not searched"
+#: Folders that the loader searches without being told, with those of its levels of processors.
+_USUAL = re.compile(r"/(usr/)?lib(32|64|x32)?(/[\w-]+-linux-gnu)?(/glibc-hwcaps/.*)?")
+_X86_64, _AARCH64 = 62, 183  # as ELF numbers machines
 
 
 def read_loader(tree: Tree, _: Site) -> Texts:
     """Return the folders of ld.so.conf and of the files beside it, and what is loaded into every program."""
     beside = (line.partition("=")[0].strip() for line in lines_of(tree, glob(tree, "/etc/ld.so.conf.d/*.conf")))
-    folders = {posixpath.normpath(line): NOT_SEARCHED for line in beside if line.startswith("/")}
+    folders = {folder: NOT_SEARCHED for folder in _cached_folders(tree) if not _USUAL.fullmatch(folder)}
+    folders |= {posixpath.normpath(line): NOT_SEARCHED for line in beside if line.startswith("/")}
     folders |= dict.fromkeys(conf_directories(tree), SEARCHED)
     found = {folder: [state] for folder, state in folders.items() if resolve(tree, folder).entry is not None}
     found[CONF] = ["present"] if resolve(tree, CONF).entry is not None else []
     return {**found, "/etc/ld.so.preload": list(lines_of(tree, ["/etc/ld.so.preload"]))}
+
+
+def _cached_folders(tree: Tree) -> set[str]:
+    """Return the folders of the loader's cache; none where it is damaged, which the search for libraries reports."""
+    with suppress(LumisiteError):
+        source = file_of(tree, CACHE)
+        caches = [read_cache(source, machine) for machine in (_X86_64, _AARCH64)] if source else []
+        return {posixpath.dirname(path).partition("/glibc-hwcaps/")[0] for cache in caches for path in cache.values()}
+    return set()
 
 
 def is_same_search(old: tuple[str, ...], new: tuple[str, ...]) -> bool:

@@ -118,10 +118,10 @@ def gpu_places(facts: Facts) -> Texts | None:
     return {f"GPU {index}": _fields(place) for index, place in enumerate(places)} if facts.cpus else None
 
 
-def cpus(facts: Facts) -> Texts | None:
+def cpus(facts: Facts) -> Texts:
     """Return the hardware threads of a core, the NUMA domains, and the CPUs of each group."""
     if not facts.cpus:
-        return None
+        return {}
     domains = {group.numa for group in facts.cpus}
     counts = (f"{facts.threads_per_core} threads a core", f"{len(domains)} NUMA domains")
     return {"CPUs": (*counts, *(f"group {group.cpus}" for group in facts.cpus))}

@@ -65,7 +65,7 @@ def rehearse(rehearsal: Rehearsal, maintenance: ExitStack) -> None:
         maintenance.enter_context(faults.library_tree_replaced(cluster, node, host_tree(AFTER)))
     rehearsal.user(SHOW, f"libfabric .*{AFTER}")
     rehearsal.user(FACTS.format(when="after"))
-    rehearsal.user(CHANGES, "libfabric/1.15.2.0 -> /opt/cray/libfabric/1.22.0", code=1)
+    rehearsal.user(CHANGES, "/opt/cray/libfabric: 1.15.2.0 -> 1.22.0", code=1)
     print(f"-- after: a release for platform {AFTER}")
     rehearsal.admin(f"render --site twin --platform {AFTER} --rocm 6.2 --out {AFTER}", "modules/")
     rehearsal.admin(f"deploy {AFTER} {rehearsal.root}", r"\+ platform: 2026-01", code=1)

@@ -71,6 +71,11 @@ CHANGES: Mapping[str, tuple[Plant, tuple[str, str], tuple[str, str] | None]] = {
         ("loader", "/opt/cray/pe/lib64"),
         ("module", "singularity-CPEbits"),
     ),
+    "a folder that only the cache has": (
+        {"/etc/ld.so.conf": b"include /etc/ld.so.conf.d/*.conf\n"},
+        ("loader", "/opt/site/lib"),
+        None,
+    ),
     "a library in every program": ({"/etc/ld.so.preload": b"/usr/lib64/libtrace.so\n"}, ("loader", "/etc/ld.so.preload"), None),
     "cgroups of version 1": (
         {"/proc/self/mountinfo": (MOUNTS.format("tmpfs tmpfs ro") + "22 21 0:22 / /sys/fs/cgroup/cpuset rw - cgroup c rw\n").encode()},
@@ -82,9 +87,24 @@ CHANGES: Mapping[str, tuple[Plant, tuple[str, str], tuple[str, str] | None]] = {
         ("module-path", "LMOD_SYSTEM_DEFAULT_MODULES"),
         None,
     ),
+    "a module that login loads": (
+        {"/etc/profile.d/lmod.sh": b"export LMOD_SYSTEM_DEFAULT_MODULES=init-lumi:PrgEnv-cray\n"},
+        ("module-path", "module load"),
+        None,
+    ),
     "a hidden default": (
         {f"{CORE}/gcc/.modulerc.lua": b'module_version("gcc/13.2", "default")\nhide_version("gcc/13.2")\n'},
         ("module-default", f"{CORE}/gcc"),
+        None,
+    ),
+    "a version that is hidden in Tcl": (
+        {f"{CORE}/papi/.modulerc": b"#%Module\nmodule-hide --soft papi/7.1\n"},
+        ("module-default", f"{CORE}/papi"),
+        None,
+    ),
+    "a default that the site hides": (
+        {"/etc/lmod/modulerc.lua": b'-- ours\nhide_version("papi/7.1")\n'},
+        ("module-default", "/etc/lmod/modulerc.lua"),
         None,
     ),
     "a version that a file of Lmod's variable hides": (
@@ -106,6 +126,7 @@ CHANGES: Mapping[str, tuple[Plant, tuple[str, str], tuple[str, str] | None]] = {
     "a narrow link": ({f"{NIC}/current_link_width": b"8\n"}, ("nic", "cxi1"), None),
     "less memory for slurmd": ({UNIT: BASE[UNIT].replace(b"MemoryMax=infinity", b"MemoryMax=8G")}, ("limits", "slurmd.service MemoryMax"), ("site", "partitions")),  # type: ignore[union-attr]
     "no retries": ({"/usr/bin/cxi_rh": None, f"{UNITS}/cxi_rh@.service": None}, ("service", "cxi_rh"), ("site", "fabric.interfaces")),
+    "a masked service": ({"/etc/systemd/system/cxi_rh@.service": Link("/dev/null"), "/dev/null": b""}, ("service", "cxi_rh"), None),
     "a service that died": ({RUNNING.format(2): None}, ("service", "cxi_rh"), None),
     "a TaskProlog that runs something": (
         {"/etc/slurm/prolog.sh": PROLOG.replace("${X#y}", "${X#z}").encode()},
@@ -114,12 +135,12 @@ CHANGES: Mapping[str, tuple[Plant, tuple[str, str], tuple[str, str] | None]] = {
     ),
 }  # fmt: skip
 FAULTS = (
-    "the loader's folder left out", "a library in every program", "cgroups of version 1", "no cli_filter",
-    "a cli_filter without ours", "no userfaultfd", "no retries", "a service that died",
+    "the loader's folder left out", "a folder that only the cache has", "a library in every program",
+    "cgroups of version 1", "no cli_filter", "a cli_filter without ours", "no userfaultfd", "no retries",
+    "a masked service", "a service that died",
 )  # fmt: skip
 HARMLESS: Mapping[str, Plant] = {
     "comments in the TaskProlog": {"/etc/slurm/prolog.sh": PROLOG.replace("one", "two, three").replace("# why", "# so").encode()},
-    "a comment less": {"/etc/slurm/prolog.sh": PROLOG.replace("# one\n", "\n").encode()},
     "comments in the cli_filter": {"/etc/slurm/cli_filter.lua": FILTER.replace("-- the", "--[[ a\n b ]]\n  -- the").encode()},
     "a limit of one user": {"/etc/security/limits.conf": LIMITS + b"eve hard nproc 10\neve - memlock 1\n"},
     "a user's own sshfs": {
@@ -127,9 +148,6 @@ HARMLESS: Mapping[str, Plant] = {
     },
     "a folder more": {"/etc/ld.so.conf.d/new.conf": b"/opt/new/lib\n", "/opt/new/lib/x": b""},
     "a package less": {"/etc/ld.so.conf": b"include /etc/ld.so.conf.d/*.conf\n", "/opt/site/lib/libx.so.1": None},
-    "a part of the kernel as a module": {CONFIG: OPTIONS.replace(b"USER_NS=y", b"USER_NS=m")},
-    "another description of slurmd": {UNIT: b"[Service]\nType=simple\nRestart=always\nMemoryMax=infinity\nLimitMEMLOCK=infinity\n"},
-    "a command that only looks like one": {"/etc/profile.d/x.sh": b"# module load gcc\necho modules load x\n"},
 }  # fmt: skip
 
 

@@ -68,16 +68,6 @@ CHANGES: Mapping[str, tuple[Plant, tuple[str, str], str | None]] = {
         ("limits", "slurmd.service LimitSTACK"),
         "8M:infinity",
     ),
-    "default of systemd": (
-        {SYSTEMD: b"DefaultLimitNPROC=100\n"},
-        ("limits", "slurmd.service LimitNPROC"),
-        "100",
-    ),
-    "small /dev/shm": (
-        mounted("size=263907320k", "size=65536k"),
-        ("mounts", "/dev/shm"),
-        "size=65536k",
-    ),
     "/tmp without programs": (
         mounted("/tmp rw,", "/tmp rw,noexec,"),
         ("mounts", "/tmp"),
@@ -98,11 +88,6 @@ CHANGES: Mapping[str, tuple[Plant, tuple[str, str], str | None]] = {
         ("mounts", "/pfs/lustrep1"),
         None,
     ),
-    "no locks of the node": (
-        mounted("rw,localflock", "rw,noflock"),
-        ("mounts", "/flash"),
-        "noflock",
-    ),
     "not mounted": (
         mounted(TABLE.splitlines(keepends=True)[3], ""),
         ("mounts", "/pfs/lustrep1"),
@@ -118,11 +103,8 @@ HARMLESS: Mapping[str, Plant] = {
         UNIT: b"[Unit]\nDescription=x\n[Service]\n LimitSTACK = infinity\nLimitMEMLOCK=infinity\nDelegate=Yes\n",
         DROP_IN: b"[Service]\nLimitNOFILE=1\nLimitNOFILE=262144\n",
     },
-    "a drop-in that hides another": {"/usr/lib/systemd/system/slurmd.service.d/50-site.conf": b"LimitNOFILE=5\n"},
     "options in another order": mounted("rw,checksum,flock,nouser_xattr,lazystatfs", "lazystatfs,flock,checksum,rw"),
     "a little less memory": mounted("size=263907320k", "size=263100000k"),
-    "another server": mounted("10.0.0.2@o2ib", "10.0.0.3@o2ib"),
-    "a disk that no job uses": mounted("/srv rw - ext4", "/srv ro - ext4"),
 }
 
 
@@ -146,7 +128,7 @@ def test_what_a_limit_and_a_mount_touch() -> None:
 
     assert ("setting", "FI_MR_CACHE_MONITOR") in touched("the unit")
     assert ("module", "singularity-userfilesystems") in touched("read-only after an error")
-    for name in ("read-only after an error", "not mounted", "no locks", "no locks of the node"):
+    for name in ("read-only after an error", "not mounted", "no locks"):
         (change,) = compare(node(), node(CHANGES[name][0]))
         assert change.severity is Severity.FAULT
 

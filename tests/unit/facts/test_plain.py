@@ -143,15 +143,7 @@ HARMLESS: Mapping[str, Plant] = {
         f"{HUGE}/surplus_hugepages": b"18\n",
         f"{HUGE}/free_hugepages": b"1\n",
     },
-    "a module that carries no traffic": {"/sys/module/loop/srcversion": b"EEEE\n"},
-    "a comment beside a default": {
-        f"{CORE}/cray-mpich/.version": b'#%Module\n# set ModulesVersion "1"\nset ModulesVersion "8.1.32"\n'
-    },
-    "a version beside the default": {f"{CORE}/cray-mpich/8.1.33.lua": b""},
     "blanks in plugstack.conf": {"/etc/slurm/plugstack.conf.d/lua.conf": b"# one\noptional spank_lua.so a=1\n\n"},
-    "a link of the same release": {
-        f"{LIB64}/libmpi_gtl_hsa.so.0": Link(f"{MPICH}/8.1.32/ofi/gnu/12.3/lib/libmpi_gnu_123.so.12")
-    },
     "a comment in singularity.conf": {"/etc/singularity/singularity.conf": b"mount home  = yes\n# the end\n"},
 }
 
@@ -219,17 +211,12 @@ CLOSED = (
     CXI,
     "/opt/cray/libfabric/1.22.0/lib64/libfabric.so.1",
     "/opt/cray/libfabric/1.22.0",
-    "/opt",
     "/usr/lib64",
     f"{SIF}/lumi-multitorch-full-{AFTER.image}.sif",
-    SIF,
     "/appl/local/lumisite",
-    "/etc/slurm/slurm.conf",
     "/etc/slurm/prolog.sh",
     "/etc",
-    "/usr/bin/singularity",
     "/boot",
-    "/pfs",
     f"{CORE}/cray-mpich/.version",
 )
 

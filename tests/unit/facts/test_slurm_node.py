@@ -73,12 +73,6 @@ CHANGES: Mapping[str, tuple[dict[str, str | None], tuple[str, str], Touches]] = 
         ("slurm-conf", "gres.conf"),
         {PROLOG, MASK, GPUS, ("setting", "ROCR_VISIBLE_DEVICES")},
     ),
-    "a GPU less": ({"gres": "\n".join(GRES[1:])}, ("slurm-conf", "gres.conf"), {MASK, GPUS}),
-    "plugins in another order": (
-        {"plugstack": "\n".join(PLUGINS.splitlines()[::-1])},
-        ("slurm-conf", "plugstack.conf"),
-        {PROLOG},
-    ),
 }
 HARMLESS: Mapping[str, dict[str, str | None]] = {
     "case, order and spaces": {
@@ -94,7 +88,6 @@ HARMLESS: Mapping[str, dict[str, str | None]] = {
         "gres": "\n".join(f"NodeName=nid[005000-005010] {line}".replace("0-7", "0-3,4-7") for line in GRES)
         + "\nNodeName=nid001000 Name=gpu File=/dev/dri/renderD128\n"
     },
-    "resources in another order": {"slurm": CONF.replace("Gres=gpu:mi250:8", "GRES=GPU:mi250:8")},
 }
 
 
@@ -119,7 +112,6 @@ def test_what_changed_is_a_value() -> None:
 
     assert texts("reserved CPUs") == ("CpuSpecList=0,8,16", "CpuSpecList=0-1,8,16")
     assert texts("devices are free") == ("constraindevices=yes", "constraindevices=no")
-    assert texts("a GPU less") == ("cores=48-55 file=/dev/dri/renderD128 name=gpu type=mi250", None)
     before, after = map(str, texts("GPUs in another order"))
     assert before.startswith("cores=48-55 file=/dev/dri/renderD128 name=gpu type=mi250, ")
     assert after.startswith("cores=0-7 file=/dev/dri/renderD132 name=gpu type=mi250, ")
