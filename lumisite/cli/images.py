@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import chain
@@ -55,7 +54,7 @@ def command(
         raise ResolveError("--check: needs --lock FILE, a lock that `lumisite images --lock FILE` wrote")
     require_directory(host_root)
     loaded = load_site(required_site(site))
-    requested = tuple(map(_absolute, paths))
+    requested = tuple(map(os.path.abspath, paths))
     with progress("images") as report:
         reading = Reading(loaded.site, host_root, report)
         if check and lock:
@@ -78,7 +77,8 @@ def _list(file: str | None, reading: Reading, requested: tuple[str, ...], *, as_
     print_note(f"{counted(len(images), 'image')}, {f'{broken} cannot be used' if broken else 'all can be read'}")
     if file is not None:
         lock = Lock(site, tuple(sorted(requested)), {image.path: image.locked for image in images})
-        _write(file, format_lock(lock))
+        written = write_whole(Path(file), format_lock(lock).encode())
+        print_note(f"{file}: {'written' if written else 'is the same already'}")
     return 1 if broken else 0
 
 
@@ -102,17 +102,6 @@ def _read(reading: Reading, requested: Sequence[str]) -> tuple[NamedImage, ...]:
     if not folders:
         raise ResolveError(f"images: site {site.name} names no directory of images (add images.folders, or give some)")
     return read_inventory(reading, [(folder.path, folder.patterns) for folder in folders])
-
-
-def _write(file: str, text: str) -> None:
-    written = write_whole(Path(file), text.encode())
-    print_note(f"{file}: {'written' if written else 'is the same already'}")
-
-
-def _absolute(path: str) -> str:
-    """Return an absolute path; `..` is left to the file system, since a link may come before it."""
-    joined = posixpath.join(os.getcwd(), path)  # noqa: PTH109 - a Path would drop what the user typed
-    return joined if ".." in joined.split("/") else posixpath.normpath(joined)
 
 
 def _lines(site: Site, image: NamedImage) -> Iterator[str]:

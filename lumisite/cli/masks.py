@@ -18,9 +18,9 @@ from lumisite.machine.live import read_allowed, read_topology
 from lumisite.machine.masks import MaskRequest, TaskMask, cpu_masks
 from lumisite.machine.topology import Topology, recognise, topology_of
 from lumisite.site.cpu_list import CpusetError, parse_number_list
+from lumisite.site.decode import unknown_name
 from lumisite.site.load import load_site, read_input
 from lumisite.site.model import Site
-from lumisite.text import suggestion
 
 #: Names this node instead of a node kind.
 LIVE = "live"
@@ -65,8 +65,7 @@ def command(
         if sound and (request.cpus is None or request.cpus >= known.pu_os - known.reserved):
             print_lines(["", f"--cpu-bind=mask_cpu:{','.join(answer.mask or '' for answer in answers)}"])
         elif sound:
-            why = "srun gives every node the same masks, a shared node has CPUs of its own"
-            print_note(f"no --cpu-bind line: {why}; use taskset")
+            print_note("no --cpu-bind line: srun gives every node the same masks, a shared node has CPUs of its own")
     for answer in answers:
         if not answer.pu_os:
             print_note(f"task {answer.task} gets no mask: {_reason(answer)}")
@@ -88,8 +87,7 @@ def _topology(name: str, node: str | None, file: str | None) -> tuple[Topology, 
 def _kind_name(requested: str | None, site: Site) -> str:
     if requested is not None:
         if requested not in site.node_kinds:
-            hint = suggestion(requested, [*site.node_kinds, LIVE])
-            raise ResolveError(f"--node: site {site.name} has no node kind {requested!r} ({hint})")
+            raise ResolveError(unknown_name("--node", requested, "node kind", site.name, [*site.node_kinds, LIVE]))
         return requested
     with_gpus = [name for name, kind in site.node_kinds.items() if kind.gpus]
     candidates = with_gpus or list(site.node_kinds)

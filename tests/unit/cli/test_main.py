@@ -237,7 +237,7 @@ def test_check_of_a_sound_file(capsys: Output) -> None:
     Path("site.yaml").write_text(site_text())
     code, out, err = run(capsys, "check", "site.yaml")
     assert (code, err) == (0, "")
-    assert out.startswith("site.yaml: no faults: 2 platforms, 2 CPE releases, 2 ROCm releases, 1 image family,")
+    assert out == "site.yaml: no faults\n"
     assert run(capsys, "check", "--site", "site.yaml", "--json")[:2] == (0, "[]\n")
 
 

@@ -139,7 +139,7 @@ def test_a_grant_of_every_core_that_tasks_may_use_is_a_whole_node(granted: str, 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--node", "lumi-x"], "--node: site lumi has no node kind 'lumi-x' (did you mean lumi-g?)"),
+        (["--node", "lumi-x"], "--node: lumi has no node kind lumi-x (did you mean lumi-g?)"),
         (["--cpus", "x"], "--cpus: 'x' is not a list of numbers"),
         (["--cpus", ""], "the list of granted CPUs is empty"),
         (["--cpus", "500"], "CPU 500: not on node kind lumi-g"),
