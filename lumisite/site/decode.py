@@ -21,7 +21,7 @@ from cattrs.gen import make_dict_structure_fn
 
 from lumisite.errors import SiteError, UnfitError
 from lumisite.findings.finding import Finding, Severity
-from lumisite.site.scalars import SCALARS, is_no
+from lumisite.site.scalars import SCALARS
 from lumisite.site.yaml import Document, joined, parse_yaml
 from lumisite.text import nearest_name, suggestion
 
@@ -73,16 +73,14 @@ def key(
     least: float | None = None,
     most: float | None = None,
     example: str = "",
-    needs: tuple[str, ...] = (),
     **options: Any,
 ) -> Any:
     """Declare a site key: a dataclass field whose `doc` goes into the generated reference.
 
     `names` is the table that must have what the key names; a text with several names is `split`. A number is from
-    `least` to `most`; a list or mapping with an `example` is not empty. A key that `needs` another one has no effect
-    without it, or without one of the values behind its name.
+    `least` to `most`; a list or mapping with an `example` is not empty.
     """
-    limits = {"least": least, "most": most, "example": example, "needs": needs}
+    limits = {"least": least, "most": most, "example": example}
     return field(metadata={"doc": doc, "names": names, "split": split, **limits}, **options)
 
 
@@ -282,11 +280,6 @@ def _key_faults(record: Mapping[str, Any], item: dataclasses.Field[Any], tables:
         texts = [value] if isinstance(value, str) else value if isinstance(value, list | dict) else ()
         names = [name for text in texts for name in (limits["split"](text) if limits["split"] else (text,))]
         yield from unknown(path, [name for name in names if isinstance(name, str)], table)
-    if limits["needs"] and value not in ([], {}) and not is_no(value):
-        other, *allowed = limits["needs"]
-        if record.get(other) not in allowed if allowed else not record.get(other):
-            words = " or ".join(f"`{other}: {choice}`" for choice in allowed) or f"`{other}`"
-            yield contradiction(path, f"has no effect without {words}", "remove the key")
 
 
 def _without_none(kind: Any) -> Any:

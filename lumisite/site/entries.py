@@ -77,10 +77,9 @@ class FileSystem(Stated):
     writable: bool = key(
         "Whether users can make directories in it (node-local ones only). Private caches go to the first such that a "
         "node has.",
-        needs=("kind", "node-local"),
         default=False,
     )
-    in_memory: bool = key("Whether what is in it takes the node's memory.", needs=("kind", "node-local"), default=False)
+    in_memory: bool = key("Whether what is in it takes the node's memory.", default=False)
     # It is bound without conditions and under its own path: what `Bind` says beside is no key here.
     target: ClassVar[None] = None
     when: ClassVar[When] = When()
@@ -123,8 +122,7 @@ class Setting(Stated):
 
     name: VariableName = key("The environment variable.")
     value: Value | None = key(
-        "The value to set where the user has none. `'={fabric.interfaces}'` is what the file says there, a list joined "
-        "by commas.",
+        "The value to set where the user has none.",
         default=None,
     )
     exact: bool = key("Whether `$` and `*` stand for themselves, which nothing fills in.", default=False)
@@ -133,9 +131,7 @@ class Setting(Stated):
         "task's number on its node.",
         default=None,
     )
-    with_directories: tuple[Line, ...] = key(
-        "Directories to make in it, which programs do not make.", needs=("directory",), default=()
-    )
+    with_directories: tuple[Line, ...] = key("Directories to make in it, which programs do not make.", default=())
     computed: Literal["master-address", "master-port", "one-gpu"] | None = key(
         "Set it to something that the helper works out on the compute node.", default=None
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from types import MappingProxyType
@@ -17,11 +17,10 @@ from lumisite.site.evidence import HERE
 from lumisite.site.model import Site
 from lumisite.site.plans import ImagePlan, LoadedPlan, names_of, plan_rules
 from lumisite.site.read import UnfitFileError, read_file
-from lumisite.site.references import with_references
 from lumisite.site.rules import RULES
 from lumisite.site.scalars import TASK
 from lumisite.site.selection import PLATFORM
-from lumisite.site.yaml import MAX_BYTES, Document
+from lumisite.site.yaml import MAX_BYTES
 from lumisite.text import suggestion
 
 EMBEDDED = Path(__file__).parent.parent / "sites"
@@ -81,12 +80,7 @@ def site_of(data: bytes, path: Path) -> LoadedSite:
 
 def parse_site(data: bytes, path: Path) -> Site:
     """Parse the text of a site description; `path` is for messages. Raises `SiteError` with every fault."""
-    return decode(data, Site, file=str(path), rules=RULES, prepare=_fill_in)
-
-
-def _fill_in(document: Document) -> Tables:
-    with_references(document, [item.name for item in fields(Site)])
-    return tables_of(document.value)
+    return decode(data, Site, file=str(path), rules=RULES, prepare=lambda document: tables_of(document.value))
 
 
 def tables_of(values: dict[str, Any]) -> Tables:

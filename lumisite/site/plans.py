@@ -34,7 +34,6 @@ class PlanLine:
     by: str | None = key("The module that binds it already: the wrapper adds nothing.", names="modules", default=None)
     without: AbsolutePath | None = key(
         "A file that a module binds and that this image must not have: the wrapper takes it away.",
-        needs=("decision", "skip", *UNMET),
         default=None,
     )
     reason: Line = key("Why this was decided; what is accepted stays so while it is the same.")
@@ -42,7 +41,6 @@ class PlanLine:
     warnings: tuple[Line, ...] = key("What a reviewer should know.", default=())
     accepted: Line | None = key(
         "For `refuse` and `missing` only: why jobs may run without it, as the wrapper tells users.",
-        needs=("decision", *UNMET),
         default=None,
     )
 

@@ -23,29 +23,16 @@ from lumisite.site.ledger import (
 from lumisite.site.library_path import folders_inside
 from lumisite.site.model import LEAST_DAYS, Module, Site
 from lumisite.site.nodes import DescribedGpu, NodeKind
-from lumisite.site.references import PATTERN_SIGNS, shell_sign
 from lumisite.site.scalars import TASK, is_file_name
 from lumisite.site.selection import PLATFORM
 from lumisite.site.software import PlatformStack
-from lumisite.site.versions import Version, parse_version
-
-#: No stack can be called so: conditions, and what `resolve` tells, have these names already.
-_NO_STACKS = ("platform", "nodes", "gpus", "partition", "kind", "variable", "family", "plugin", "stacks", "candidates")
 
 
-def stacks_are_distinct(site: Site) -> Faults:
-    """No stack has the name of something else, no two releases of it are the same version, and one has `gpu`."""
+def one_stack_has_gpus(site: Site) -> Faults:
+    """The GPUs of a site are of one vendor: one stack has `gpu`."""
     for stack, described in site.stacks.items():
         if described.gpu is not None and stack != site.gpu_stack:
             yield contradiction(f"stacks.{stack}.gpu", f"has `gpu` as {site.gpu_stack} has it", "describe one of them")
-        if stack in _NO_STACKS:
-            yield _reserved(f"stacks.{stack}", stack)
-        seen: dict[Version, str] = {}
-        for text in described.releases:
-            version = parse_version(text)
-            if version in seen:
-                yield _twice(f"stacks.{stack}.releases.{text}", text, str(seen[version]))
-            seen[version] = text
 
 
 def releases_of_platforms_are_described(site: Site) -> Faults:
@@ -81,44 +68,17 @@ def _of_installed(path: str, available: PlatformStack) -> Faults:
         yield missing_key(f"{path}.supported")
     elif available.default not in available.supported:
         yield contradiction(f"{path}.default", f"{available.default} is not in `supported`", "change one of the two")
-    for version in available.leftover:
-        if version in available.supported:
-            yield _twice(f"{path}.leftover", version, "supported")
-    for key in ("driver", "runs", "compat", "in_use"):
-        if getattr(available, key):
-            yield contradiction(f"{path}.{key}", "has no effect without `gpu` of the stack", "remove the key")
 
 
 def _of_driver(site: Site, path: str, available: PlatformStack) -> Faults:
     """Yield the faults of what a platform has of a stack that images bring."""
-    for key in ("supported", "leftover"):
-        if getattr(available, key):
-            yield contradiction(f"{path}.{key}", "has no effect with `gpu` of the stack", "remove the key")
     default = available.default
-    if not available.supported and not available.has(default):
+    if not available.has(default):
         message = f"{default} is outside the range {available.runs} of the driver"
         yield contradiction(f"{path}.default", message, "change the default, or what the driver runs")
     for key in ("driver", "runs"):
         if getattr(available, key) is None and any(kind.gpus for kind in site.node_kinds.values()):
             yield missing_key(f"{path}.{key}")
-
-
-def families_cover_every_release(site: Site) -> Faults:
-    """Each release that images bring has exactly one default family."""
-    stack = site.gpu_stack
-    if stack is None:
-        return
-    ranges = {n: f.default_for[stack] for n, f in site.families.items() if f.default_for and stack in f.default_for}
-    for version in map(parse_version, site.releases(stack)):
-        release = f"{site.stacks[stack].title} {version}"
-        names = [name for name, covered in ranges.items() if version in covered]
-        if not names:
-            message = f"no family is the default for {release}"
-            yield contradiction("families", message, "add it to `default_for` of a family")
-        elif len(names) > 1:
-            path = f"families.{names[1]}.default_for.{stack}"
-            message = f"{release} has {names[0]} as its default family already"
-            yield contradiction(path, message, "remove the release from one of the two")
 
 
 def releases_have_a_location(site: Site) -> Faults:
@@ -133,14 +93,8 @@ def modules_fit_together(site: Site) -> Faults:
     for name, module in site.modules.items():
         path = f"modules.{name}"
         yield from _version_faults(site, f"{path}.version", module)
-        if name.startswith((".", "-")):
-            yield wrong_type(name, "module name", "AI-bindings").finding(path)
         for other in module.loads:
             yield from _load_faults(site, path, module, other)
-        for foreign in module.conflicts:
-            if foreign in site.modules:
-                message = f"{foreign} is a module of this site, whose versions replace each other"
-                yield contradiction(f"{path}.conflicts", message, "remove it")
         if name in site.loaded_with(module.loads):
             message = "loads itself, through other modules"
             yield contradiction(f"{path}.loads", message, "remove one of the loads")
@@ -157,9 +111,7 @@ def _version_faults(site: Site, path: str, module: Module) -> Faults:
     if module.version == (PLATFORM,):
         return
     yield from unknown(path, module.version, site.stacks)
-    for index, stack in enumerate(module.version):
-        if stack in module.version[:index]:
-            yield _twice(path, stack)
+    for stack in module.version:
         for name, platform in site.platforms.items() if stack in site.stacks else ():
             if stack not in platform.stacks:
                 yield contradiction(path, f"platform {name} has no {stack}", "add the stack to the platform")
@@ -180,11 +132,6 @@ def validation_fits(site: Site) -> Faults:
     if plan.backend == "nccl" and site.gpu_stack is None:
         message = "has no effect without a stack with `gpu`"
         yield contradiction("validation.backend", message, "remove the key")
-    first_of: dict[str, int] = {}
-    for index, rule in enumerate(plan.metrics):
-        path, first = f"validation.metrics[{index}]", first_of.setdefault(rule.metric, index)
-        if first != index:
-            yield _never_used(f"{path}.metric", f"metrics[{first}]")
 
 
 def node_kinds_add_up(site: Site) -> Faults:
@@ -257,7 +204,11 @@ def _unbound(site: Site, family: str, path: str, library: str) -> Faults:
 
 
 def private_folders_have_a_place(site: Site) -> Faults:
-    """Settings that name a directory have a place for it."""
+    """Settings that name a directory have a place for it, which is of one node alone."""
+    for index, system in enumerate(site.file_systems):
+        if system.writable and system.kind != "node-local":
+            message = "has no effect without `kind: node-local`"
+            yield contradiction(f"file_systems[{index}].writable", message, "remove the key")
     local = tuple(system.path for system in site.file_systems if system.kind == "node-local") or ("a node-local one",)
     for index, setting in enumerate(() if site.private_places else site.settings):
         if setting.directory is not None and setting.where == TASK:
@@ -279,29 +230,20 @@ def nothing_is_left_for_a_shell(site: Site) -> Faults:
     """Paths and values are meant as they are: nothing expands `$NAME`, and no bind is a pattern."""
     for path, bind in site.host_paths.items():
         for key in ("path", "target"):
-            if (sign := shell_sign(getattr(bind, key) or "", PATTERN_SIGNS)) and not bind.exact:
-                yield _shell_sign(f"{path}.{key}", sign)
+            if (sign := _shell_sign(getattr(bind, key) or "", "*?;")) and not bind.exact:
+                yield _not_expanded(f"{path}.{key}", sign)
     for index, setting in enumerate(site.settings):
-        if (sign := shell_sign(setting.value or "")) and not setting.exact:
-            yield _shell_sign(f"settings[{index}].value", sign)
+        if (sign := _shell_sign(setting.value or "")) and not setting.exact:
+            yield _not_expanded(f"settings[{index}].value", sign)
 
 
 def modules_keep_their_binds(site: Site) -> Faults:
-    """A path is bound in one place: a module that leaves could otherwise take away another's bind.
-
-    Lmod (8.6 and 8.7, `path_regularize`) writes some binds in another way into a list of paths.
-    """
+    """A path is bound in one place: a module that leaves could otherwise take away another's bind."""
     owners: dict[str, str] = {}
     for path, bind in site.host_paths.items():
         if bind.where is not None and owners.setdefault(bind.path, bind.where) != bind.where:
             message = f"{bind.path} is bound by {owners[bind.path]} already"
             yield contradiction(f"{path}.path", message, "bind each path in one place")
-        for part in bind.spec.split(",") if bind.where in site.modules else ():
-            if not part or part != part.strip() or part.endswith("/") or "//" in part:
-                message = f"Lmod does not keep {part!r} in {site.runtime.prefix}_BINDPATH"
-                advice = "remove spaces, a / at the end and empty options, or use `where: task`"
-                yield contradiction(path, message, advice)
-                break
 
 
 def conditions_can_be_known(site: Site) -> Faults:
@@ -434,16 +376,28 @@ def _never_used(path: str, first: str) -> Finding:
     return contradiction(path, f"never counts, because {first} comes first", "remove it, or move it before the other")
 
 
-def _shell_sign(path: str, sign: str) -> Finding:
-    advice = "use `={...}` with a key of this file, or `exact: yes` to keep it as it is"
-    return contradiction(path, f"contains {sign!r}, which nothing expands", advice)
+def _shell_sign(text: str, more: str = "") -> str:
+    """Return the first sign of a text by which a shell would fill something in, or one of `more`; empty where none is.
+
+    >>> _shell_sign("/users/${USER}"), _shell_sign("US$ 5"), _shell_sign("/lib/libcuda*", "*?")
+    ('${USER', '', '*')
+    """
+    found = re.search(r"\$(?:[A-Za-z_{(]\w*)|`", text)
+    return found[0] if found else next((sign for sign in text if sign in more), "")
+
+
+def _not_expanded(path: str, sign: str) -> Finding:
+    return contradiction(
+        path,
+        f"contains {sign!r}, which nothing expands",
+        "write what it stands for, or `exact: yes` to keep it as it is",
+    )
 
 
 RULES: tuple[Rule, ...] = (
-    stacks_are_distinct,
+    one_stack_has_gpus,
     releases_of_platforms_are_described,
     platforms_fit_their_releases,
-    families_cover_every_release,
     releases_have_a_location,
     modules_fit_together,
     node_kinds_add_up,

@@ -216,10 +216,6 @@ BAD = {
         ("without: /usr/lib64/libcxi", "without: /usr/lib64/libcix"),
         "name-unknown",
     ),
-    "a bind to take": (
-        ("has none", "x, without: /opt/cray"),
-        "lines[0].without: keys-contradict",
-    ),
     "one target": (
         ("decision: skip, without", "decision: bind, source: /a, target: /lib64/libcxi.so.1, soname"),
         "lines[1].target: keys-contradict",
@@ -232,7 +228,6 @@ BAD = {
         ("decision: skip", "decision: missing"),
         "lines[1].decision: library-unmet",
     ),
-    "nothing to accept": (("has it", "x, accepted: y"), "lines[1].accepted: keys-contradict"),
     "an odd key": (("plan: 2", "plan: 2\nplam: 1"), "2:1: plam: key-unknown"),
     "another form": (("plan: 2", "plan: 3"), "1:7: plan: value-wrong"),
     "no YAML": (("plan: 2", "plan: ["), "file-unreadable"),

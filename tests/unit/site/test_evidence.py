@@ -56,10 +56,6 @@ def faults(entry: str, sources: str = SOURCES) -> list[str]:
             "value: x, where: singularity-AI-bindings, when: {gpus: yes}, source: S",
             "settings[0].when.gpus: singularity-AI-bindings is loaded before gpus is known",
         ),
-        (
-            "value: x, with_directories: [a], source: S",
-            "settings[0].with_directories: has no effect without `directory`",
-        ),
     ],
 )
 def test_what_evidence_forbids_is_a_fault_at_its_place(entry: str, fault: str) -> None:
