@@ -57,8 +57,8 @@ def _on_folders(change: Change) -> str:
     gone, come = ([f"{change.subject}/{release}" for release in side] for side in (change.gone, change.come))
     if not gone:
         return f"{change.sentence}."
-    there = f"it is {come[0]} now" if len(gone) == len(come) == 1 else "it is gone"
-    return " ".join(f"Correct images and job scripts that name {folder}: {there}." for folder in gone)
+    now = f"it is {come[0]} now" if len(gone) == len(come) == 1 else "gone"
+    return f"Correct images and job scripts that name {' or '.join(gone)}: {now}."
 
 
 _MASKS = "correct CPU masks in scripts."
@@ -66,6 +66,7 @@ _MASKS = "correct CPU masks in scripts."
 _SENTENCES: Mapping[str, Callable[[Change], str]] = {
     "product": _on_folders,
     "default": lambda change: f"The default release of {change.subject} is {change.after or 'unset'} now.",
+    "driver": lambda change: f"GPU driver: {change.before or 'none'} -> {change.after or 'none'}.",
     "stack": lambda change: f"{change.subject} on the host: {change.before or 'none'} -> {change.after or 'none'}.",
     "links": lambda change: f"The links in {change.subject} lead to other releases.",
     "gpu-bus": lambda change: (
@@ -76,19 +77,7 @@ _SENTENCES: Mapping[str, Callable[[Change], str]] = {
     "interface": _on_interface,
 }
 #: Of these, users read the message.
-_TOLD = (
-    "driver",
-    "image",
-    "library",
-    "module-default",
-    "module-path",
-    "mounts",
-    "os",
-    "path",
-    "release",
-    "runtime",
-    "slurm",
-)
+_TOLD = ("image", "library", "module-default", "module-path", "mounts", "path", "release", "runtime")
 
 
 def _for_users(changes: tuple[Change, ...], context: Context) -> str:

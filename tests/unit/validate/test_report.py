@@ -137,7 +137,7 @@ def test_json_has_the_verdict_and_the_numbers_of_the_plots(capsys: Output) -> No
     (change,) = found["changes"]
     assert (change["code"], change["subject"], change["what"]) == ("product", "/opt/cray/libfabric", RENAMED)
     assert change["before"] == "1.15.2.0"
-    assert "family tykky" in change["touches"]
+    assert "module singularity-CPEbits, singularity-AI-bindings" in change["touches"]
     assert [bar["shape"] for bar in found["scalings"][0]["bars"]] == ["1g", "1n", "2n"]
 
 
