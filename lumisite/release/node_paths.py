@@ -82,10 +82,7 @@ class ReleasePaths:
 
     @cached_property
     def needed_libraries(self) -> dict[str, str]:
-        """The libraries that image families take from the host, by name, with the families.
-
-        The plugins of collectives that they open by any of their names are among them, where some are there.
-        """
+        """The libraries that image families of this release take from the host, by name, with the families."""
         deployed = {module.partition("/")[0] for module in self.manifest.modules}
         needing: defaultdict[str, list[str]] = defaultdict(list)
         for name, family in self.node.site.families.items():
