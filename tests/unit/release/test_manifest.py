@@ -139,13 +139,6 @@ def test_a_wrong_value_is_named_with_its_key(key: str, value: object, message: s
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("key", sorted(GOOD.keys() - {"format"}))
-def test_a_missing_key_is_named(key: str) -> None:
-    rest = {name: value for name, value in GOOD.items() if name != key}
-    with pytest.raises(DifferenceError, match=rf"^M:1:1: {key}: is missing"):
-        parse_manifest(json.dumps(rest).encode(), "M")
-
-
 @pytest.mark.parametrize(
     "content",
     [b"", b"{", b"[]", b"7", b"\xff\xfe", b"[" * 100_000, b'{"a": "\\ud800"}', b"1" * 5000, b"NaN", b"null", b"{}"],

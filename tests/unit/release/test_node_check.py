@@ -120,16 +120,6 @@ def test_each_fault_is_named(
     assert fault["remedy"]
 
 
-def test_a_fault_is_one_line_for_people(node: Callable[[Files], Path], capsys: Output) -> None:
-    node({path: content for path, content in host().items() if path != "/flash/.keep"})
-    capsys.readouterr()
-    assert main(["check", "twin", "--host", "--root", "root", "--host-root", "host"]) == 1
-    out = capsys.readouterr().out
-    assert out.count("\n") == 1
-    assert out.startswith("/flash: missing; needed by singularity-userfilesystems/2026-01; / has appl, opt, projappl")
-    assert out.endswith("[host-path]\n")
-
-
 @pytest.mark.parametrize(
     ("path", "mode", "at", "remedy"),
     [

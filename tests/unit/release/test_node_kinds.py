@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from lumisite.cli import main
 from lumisite.findings.finding import Severity
 from lumisite.machine.host import DiskTree
 from lumisite.release.node import Node
 from lumisite.site.load import load_site
-from tests.support.dict_trees import Files
 from tests.support.kernels import CPU, DRIVER, be_node, kernel_files
 from tests.unit.release.test_node_check import node
 from tests.unit.release.test_node_hardware import hardware_faults
-from tests.unit.release.test_node_state import good
 
 __all__ = ["node"]
 
@@ -85,17 +82,3 @@ def test_in_a_job_the_kinds_of_its_partition_count(tmp_path: Path, monkeypatch: 
     assert fault.finding.severity is Severity.NODE
     monkeypatch.setenv("SLURM_JOB_PARTITION", "elsewhere")
     assert not list(hardware_faults(Node(LUMI, Live("/"))))
-
-
-def test_the_command_says_it_in_one_line(node: Callable[[Files], Path], capsys: pytest.CaptureFixture[str]) -> None:
-    kernel = kernel_files(load_site("twin").site, "twin")
-    top = node({**good(), **{path: text.encode() for path, text in kernel.items()}})
-    (top / "tmp").chmod(0o1777)
-    for cpus, code in (("0-1", 0), ("0-3", 1)):
-        for name in ("present", "online"):
-            (top / f"{CPU}/{name}".lstrip("/")).write_text(f"{cpus}\n")
-        capsys.readouterr()
-        assert main(["check", "twin", "--host", "--root", "root", "--host-root", "host"]) == code
-        out = capsys.readouterr().out
-        assert out.count("\n") == code
-        assert out.endswith("[node-of-no-kind]\n" * code)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable
@@ -13,8 +12,6 @@ from typing import Any
 import pytest
 
 from lumisite.cli import main
-from lumisite.release import tree
-from lumisite.site.read import read_entry
 from tests.unit.release.test_node_check import Output, host
 from tests.unit.release.test_node_check import node as node  # the fixture
 
@@ -69,41 +66,6 @@ def test_an_edited_release_sends_back(node: Callable[..., Path], capsys: Output)
     code, found = status(capsys)
     assert (code, found["state"]) == (1, "edited")
     assert found["next"] == f"lumisite deploy OUT {Path('root').resolve()} --apply"
-
-
-def test_an_edited_release_sends_back_to_the_one_before_while_that_is_there(
-    node: Callable[..., Path], capsys: Output
-) -> None:
-    node(host())
-    first, root = Path("root/current").resolve(), Path("root").resolve()
-    assert main(["render", "--site", "twin", "--platform", "2024-08", "--out", "out"]) == 0
-    assert main(["deploy", "out", "root", "--apply"]) == 0
-    Path("root/current/spank/task_prolog").write_text("mine")
-    found = status(capsys)[1]
-    assert (found["before"], found["next"]) == (first.name, f"lumisite rollback {root}")
-    shutil.rmtree(first)
-    found = status(capsys)[1]
-    assert (found["before"], found["next"]) == (None, f"lumisite deploy OUT {root} --apply")
-
-
-def test_status_reads_the_release_that_users_load_and_the_one_before_alone(
-    node: Callable[..., Path], capsys: Output, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node(host())
-    current = Path("root/current").resolve()
-    shutil.copytree(current, current.with_name("2026-01-0123456789ab"))
-    assert main(["render", "--site", "twin", "--platform", "2024-08", "--out", "out"]) == 0
-    assert main(["deploy", "out", "root", "--apply"]) == 0
-    read: list[Path] = []
-
-    def watched(name: str, folder: int, most: int) -> tuple[os.stat_result, bytes | None]:
-        read.append(Path(f"/proc/self/fd/{folder}").readlink() / name)
-        return read_entry(name, folder, most)
-
-    monkeypatch.setattr(tree, "read_entry", watched)
-    status(capsys)
-    names = {path.parts[-3] for path in read if path.name == "task_prolog"}
-    assert names == {current.name, Path("root/current").resolve().name}
 
 
 def test_an_edited_way_back_is_found_before_it_is_needed(node: Callable[..., Path], capsys: Output) -> None:

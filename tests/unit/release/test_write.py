@@ -92,14 +92,6 @@ def test_another_tree_takes_its_place_and_leaves_nothing_of_the_old(tmp_path: Pa
     assert names(tmp_path) == ["out"]
 
 
-def test_a_link_to_a_folder_stays_a_link(tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to("real")
-    write_tree(tree(OLD), tmp_path / "link")
-    write_tree(tree(), tmp_path / "link")
-    assert (tmp_path / "link").is_symlink()
-    assert load_tree(tmp_path / "real").manifest.release == NEW
-
-
 def test_a_removed_file_and_a_changed_mode_are_put_right(tmp_path: Path) -> None:
     out = written(tmp_path / "out")
     (out / "spank/task_prolog").unlink()

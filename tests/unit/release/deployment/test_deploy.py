@@ -119,13 +119,6 @@ def test_a_tree_that_is_not_as_it_was_rendered_is_refused(
     assert not Path("ROOT").exists()
 
 
-def test_modes_of_the_rendered_tree_do_not_matter_since_the_copy_gets_its_own() -> None:
-    for path in Path("new").rglob("*"):
-        path.chmod(0o700)
-    deploy("new")
-    assert current() == NEW
-
-
 @pytest.mark.parametrize(
     ("prepare", "code", "message"),
     [

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lumisite.render.manifest import MANIFEST
-from tests.support.scene import THIRD, Run, current, deploy, edit_current
+from tests.support.scene import Run, current, deploy, edit_current
 from tests.support.trees import NEW, OLD, everything, manifest, with_manifest
 
 
@@ -61,11 +61,3 @@ def test_a_release_that_was_edited_is_written_again_once_its_folder_is_moved_awa
     assert run("deploy", "old", "ROOT", "--apply")[0] == 0
     assert current() == OLD
     assert everything(Path("ROOT/releases", OLD)).keys() == whole.keys()
-
-
-def test_edits_in_an_older_release_are_no_matter_until_it_comes_again(run: Run) -> None:
-    deploy("old", "new")
-    Path("ROOT/releases", OLD, "spank/task_prolog").write_text("x")
-    deploy("third")
-    assert run("deploy", "old", "ROOT", "--apply")[0] == 1
-    assert current() == THIRD

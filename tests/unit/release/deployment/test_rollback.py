@@ -170,13 +170,6 @@ def test_a_rendered_tree_is_no_deployment_root(run: Run, words: tuple[str, ...])
     assert not Path("old/releases").exists()
 
 
-def test_rollback_of_a_root_without_a_release_is_refused(run: Run) -> None:
-    Path("ROOT").mkdir()
-    code, _, err = run("rollback", "ROOT")
-    assert code == 3
-    assert "no current release (deploy one; " in err
-
-
 def test_a_root_that_has_lost_its_link_goes_to_a_release_that_is_named(run: Run) -> None:
     deploy("old", "new")
     Path("ROOT/current").unlink()
