@@ -239,17 +239,3 @@ def test_one_screen_has_what_is_set_and_all_has_the_reasons(capsys: Output) -> N
     (left,) = [line for line in screen if line.startswith("  known to the site and not set: ")]
     begin, end = everything.index("Not set"), everything.index("Binds, by whom")
     assert left.split()[7] == str((end - begin - 2) // 2)
-
-
-def test_of_a_partition_with_several_kinds_the_first_is_meant(capsys: Output) -> None:
-    text = load_site("lumi").data.decode()
-    Path("site.yaml").write_text(
-        text.replace(
-            "\npartitions:\n", "\npartitions:\n  mixed: {node_kind: [lumi-g, lumi-c], whole_nodes: yes, source: here}\n"
-        )
-    )
-    assert main(["env", "--site", "site.yaml", "--partition", "mixed"]) == 0
-    assert (
-        "lumisite: partition mixed has nodes of the kinds lumi-g, lumi-c: this is for lumi-g\n"
-        in capsys.readouterr().err
-    )
