@@ -26,7 +26,6 @@ from lumisite.cli.output import print_json, print_lines, print_note, write_whole
 from lumisite.cli.site_choice import required_site
 from lumisite.errors import ResolveError, SiteError
 from lumisite.findings import writers
-from lumisite.findings.finding import Finding, Severity
 from lumisite.images.digest import digest_of
 from lumisite.images.sif import open_image
 from lumisite.machine.host import DiskTree, open_file
@@ -71,9 +70,8 @@ def command(
     skipped, 1 otherwise, 4 where only start-up scripts of the image may lead to its network plugin.
     """
     for library in libraries:
-        if not library.isprintable() or not library or "/" in library:
-            message = f"{printable(library)} is no SONAME"
-            raise ResolveError(Finding("value-wrong", Severity.FAULT, message, "such as libmpi.so.12", "--library"))
+        if not library or "/" in library:
+            raise ResolveError(f"--library: {printable(library)} is no SONAME (such as libmpi.so.12)")
     loaded = load_site(required_site(site))
     selection = resolve_selection(loaded.site, platform=platform)
     request, plan = plan_image(loaded.site, selection, image, host_root, family, libraries, paths)
@@ -111,10 +109,10 @@ class _Names:
 
     def __init__(self, image_path: str, host_root: str) -> None:
         typed, top = os.path.abspath(image_path), os.path.abspath(host_root)  # noqa: PTH100 - links stay
-        is_inside = top != "/" and typed.startswith(f"{top}/") and "\0" not in image_path  # opening it has the message
+        is_inside = top != "/" and typed.startswith(f"{top}/")
         self.top = top if is_inside else ""
         self.typed = typed[len(self.top) :]
-        self.real = self.follow(self.typed) if "\0" not in image_path else ""
+        self.real = self.follow(self.typed)
         self.on_disk = self.top + self.real if is_inside else image_path
 
     def follow(self, path: str) -> str:
