@@ -411,17 +411,11 @@ def _without_plugin(process: Process, networks: Sequence[str], expected: str = "
 
 
 def _unknown_network(process: Process, result: ProcessResult) -> Finding:
-    """Return that no line says which network communicators use."""
-    but = "but nothing shows that traffic goes through it"
+    """Return that no line says which network communicators use, with what was chosen or opened."""
+    seen = ", ".join(sorted(process.providers)) or process.messages.get("loaded", "")
     if result.network != "unknown":
-        text = f"no line says which network is used; the one opened last is {result.network}"
-    elif process.providers:
-        text = f"the plugin chose {', '.join(sorted(process.providers))}, {but}"
-    elif line := process.messages.get("loaded"):
-        text = f"the plugin was loaded ({line}), {but}"
-    else:
-        text = "nothing shows which network is used"
-    return _not_shown(text)
+        seen = f"the one opened last is {result.network}"
+    return _not_shown("no line says which network is used" + (f" ({seen})" if seen else ""))
 
 
 def _undelivered(line: str) -> Finding:

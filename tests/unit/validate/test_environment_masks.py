@@ -92,6 +92,3 @@ def test_without_a_table_ranks_must_not_share_or_have_reserved_cpus() -> None:
 def test_cpus_that_cannot_be_read_prove_nothing() -> None:
     (found,) = gates_of(changed(RECORDS, "cpus", value=""))
     assert (found.verdict, found.code) == ("inconclusive", "records-unreadable")
-
-
-# ---- caches, Python and JAX by the site
