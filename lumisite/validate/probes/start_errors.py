@@ -16,23 +16,24 @@ LINE_LETTERS = 200
 
 @dataclass(frozen=True)
 class StartError:
-    """A kind of line, what it means, what to do, and the file that prints it."""
+    """A kind of line, what it means, and what to do."""
 
     line: Pattern[str]
     meaning: str
     advice: str
-    source: str
 
 
+#: Each with the file that prints it.
 START_ERRORS = (
+    # sylabs/singularity cmd/internal/cli/singularity.go; Slurm src/common/slurm_errno.c
     StartError(
         re.compile(
             r"unknown userid|Couldn't determine user account information|Invalid user id|User not found on host"
         ),
         "the node does not know the user",
         "see `getent passwd USER` on the node (sssd, nslcd, /etc/nsswitch.conf)",
-        "sylabs/singularity cmd/internal/cli/singularity.go; Slurm src/common/slurm_errno.c",
     ),
+    # sylabs/singularity and apptainer/apptainer cmd/starter/c/starter.c
     StartError(
         re.compile(
             r"starter-suid doesn't have setuid bit set|No setuid installation found|create user namespace|"
@@ -41,57 +42,56 @@ START_ERRORS = (
         "the container runtime has neither a setuid starter nor user namespaces",
         "see `ls -l` of starter-suid below the runtime's libexec (owner root, mode 4755, no nosuid mount), or "
         "`sysctl user.max_user_namespaces`",
-        "sylabs/singularity and apptainer/apptainer cmd/starter/c/starter.c",
     ),
+    # libfuse lib/mount.c
     StartError(
         re.compile(
             r"fuse: device not found|/dev/fuse: (No such file|Permission denied|no such file|permission denied)"
         ),
         "the container runtime cannot use /dev/fuse",
         "see `ls -l /dev/fuse` and `modprobe fuse` on the node",
-        "libfuse lib/mount.c",
     ),
+    # Slurm src/common/slurm_errno.c, src/common/forward.c
     StartError(
         re.compile(r"check slurm\.conf|can't find address for host"),
         "a node has another slurm.conf than the controller",
         "compare slurm.conf (`scontrol show config | grep HASH_VAL` on the node), copy it, `scontrol reconfigure`",
-        "Slurm src/common/slurm_errno.c, src/common/forward.c",
     ),
+    # Slurm src/common/slurm_errno.c; munge src/libmunge/strerror.c
     StartError(
         re.compile(r"Invalid job credential|Protocol authentication error|(Rewound|Expired) credential"),
         "the node does not accept the job's credential",
         "see `munge -n | ssh NODE unmunge`: another munge.key, or another clock",
-        "Slurm src/common/slurm_errno.c; munge src/libmunge/strerror.c",
     ),
+    # Slurm src/common/slurm_errno.c
     StartError(
         re.compile(r"Job prolog failed"),
         "Slurm's Prolog failed",
         "see slurmd's log on the node, then the Prolog of slurm.conf",
-        "Slurm src/common/slurm_errno.c",
     ),
+    # Slurm src/slurmd/slurmstepd/task.c
     StartError(
         re.compile(r"TaskProlog failed status"),
         "a TaskProlog failed",
         "run it by hand in a job (`scontrol show config | grep TaskProlog`, and SLURM_TASK_PROLOG)",
-        "Slurm src/slurmd/slurmstepd/task.c",
     ),
+    # Slurm src/slurmd/slurmstepd/task.c
     StartError(
         re.compile(r"execve\(\): .*(No such file|Permission denied)|command not found"),
         "a program is not there",
         "see PATH in the job and the program on the node",
-        "Slurm src/slurmd/slurmstepd/task.c",
     ),
+    # glibc elf/dl-load.c
     StartError(
         re.compile(r"error while loading shared libraries"),
         "a shared library is not there",
         "see `ldd` of the program on the node, or `lumisite binds IMAGE` where it runs in the container",
-        "glibc elf/dl-load.c",
     ),
+    # errno(3), ENOSPC
     StartError(
         re.compile(r"(FATAL|ERROR).*[Nn]o space left on device"),
         "a file system is full",
         "see `df -h` and `df -i` on the node",
-        "errno(3), ENOSPC",
     ),
 )
 
