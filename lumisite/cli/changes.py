@@ -41,7 +41,7 @@ def command(before: str, after: str, site: str, as_json: bool) -> int:
     if old.host != new.host:
         hosts = [printable(facts.host or "unknown") for facts in (old, new)]
         message = f"is of host {hosts[0]}, {printable(after)} of {hosts[1]}"
-        print_note(line(Finding("facts-of-two-hosts", Severity.INFO, message, subject=before)))
+        print_note(line(Finding("facts-mismatch", Severity.INFO, message, subject=before)))
     print_result(report_json(report), _report_lines(report), as_json=as_json)
     return 1 if report.changes else 0
 

@@ -36,7 +36,7 @@ def command(site: str, root: str, out: Path | None) -> int:
     else:
         message = "only hardware, drivers and releases are captured, which `init` takes"
         advice = "name a site with --site for the rest"
-        print_note(line(Finding("facts-without-site", Severity.INFO, message, advice)))
+        print_note(line(Finding("facts-mismatch", Severity.INFO, message, advice)))
         captured = capture_undescribed(DiskTree(root))
     for finding in captured.findings:
         print_note(line(finding))

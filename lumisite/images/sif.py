@@ -92,7 +92,7 @@ def find_root(source: ByteSource) -> tuple[SifObject, tuple[Finding, ...]]:
 def _overlay() -> Finding:
     message = "the image has an overlay, which is not read"
     advice = "what the overlay changes may differ from what is reported"
-    return Finding("image-overlay", Severity.INFO, message, advice)
+    return Finding("image-unsupported", Severity.INFO, message, advice)
 
 
 def list_objects(source: ByteSource) -> Iterator[SifObject]:

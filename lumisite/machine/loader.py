@@ -200,7 +200,7 @@ class Loader:
             name = MACHINES.get(info.machine, info.machine)
             message = f"is for another machine ({name}, {info.bits} bits, {info.endianness}-endian)"
             advice = "install the package for this machine"
-            return _passed(Finding("wrong-machine", Severity.FAULT, message, advice, path))
+            return _passed(Finding("library-damaged", Severity.FAULT, message, advice, path))
         return Search(Found(path, resolved.path, info))
 
     def _resolve(self, path: str) -> ResolvedPath:

@@ -111,7 +111,7 @@ def plan_deploy(out: RenderedTree, path: Path, admin: int) -> DeployPreview:
     if site != out.manifest.site:
         text = f"holds releases of site {site}, and {out.path} is of site {out.manifest.site}; nothing was written"
         advice = f"name the root of site {out.manifest.site}, which may be new"
-        raise LumisiteError(Finding("root-of-other-site", Severity.FAULT, text, advice, str(root.path)))
+        raise LumisiteError(Finding("root-unfit", Severity.FAULT, text, advice, str(root.path)))
     real = Path(os.path.realpath(out.path))
     if real in (root.path, *root.path.parents):
         raise LumisiteError(f"{path}: is inside {out.path}, the tree to deploy (name another root)")

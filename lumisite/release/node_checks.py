@@ -171,10 +171,10 @@ def adapter_faults(node: Node) -> Iterator[HostFault]:
     advice = "`lspci -k` shows whether an adapter is recognised, and which driver it has; `dmesg` shows what that says"
     if expected and not present:
         text = f"none of {fabrics[0].title} in {fabrics[0].folder}, expected {expected}: no driver has them"
-        yield of_node("host-adapters", "adapters", text, advice)
+        yield of_node("host-device", "adapters", text, advice)
     elif expected - len(found) > lost:
         text = f"{len(found)} adapters, expected {expected} (this node has {some(present, 8, ', ')})"
-        yield of_node("host-adapters", "adapters", text, advice)
+        yield of_node("host-device", "adapters", text, advice)
     patterns = [pattern for fabric in fabrics for pattern in fabric.devices]
     devices = len({path for pattern in patterns for path in glob(node.host, pattern)})
     if present and patterns and names_of(node.host, "/dev") and devices < min(len(found), expected):

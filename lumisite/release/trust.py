@@ -47,7 +47,7 @@ def refuse_out(path: Path, admin: int, status: Mapping[str, os.stat_result] | No
         more = f" and {counted(others, 'more path')}" if others else ""
         text = f"{first.subject} ({first.message}){more} could have been changed by others"
         advice = f"render again as {owner_of(admin)}, into a folder that only {owner_of(admin)} can change"
-        raise ToolError(Finding("out-untrusted", Severity.FAULT, text, advice, str(path)))
+        raise ToolError(Finding("root-open", Severity.FAULT, text, advice, str(path)))
 
 
 def _doubts(path: Path, admin: int, inside: Mapping[Path, os.stat_result]) -> Iterator[Finding]:

@@ -114,7 +114,7 @@ def load_plans(loaded: LoadedSite) -> tuple[LoadedPlan, ...]:
         path = loaded.directory / name
         if name in names:
             message, advice = "another input has this name", "rename one of them"
-            findings.append(Finding("name-taken", Severity.FAULT, message, advice, place=Place(str(path))))
+            findings.append(Finding("value-wrong", Severity.FAULT, message, advice, place=Place(str(path))))
             continue
         names.add(name)
         try:

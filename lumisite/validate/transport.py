@@ -242,7 +242,7 @@ class _Run:
             yield _undelivered(line)
         if process.shared:
             yield Finding(
-                "transport-same-name",
+                "transport-not-shown",
                 Severity.DOUBT,
                 "several processes have this host and pid, as in containers that number their own processes, so their "
                 "lines cannot be separated",
@@ -307,7 +307,7 @@ class _Run:
         fast = process.networks and not over_sockets(process.networks)
         if result.init == "stuck":
             advice = "`unset NCCL_NET_GDR_LEVEL` in the job script, or try `export NCCL_MAX_NCHANNELS=4`"
-            yield Finding("transport-stuck", Severity.FAULT, "rings are connected, trees never were", advice)
+            yield Finding("transport-unfinished", Severity.FAULT, "rings are connected, trees never were", advice)
         elif result.init == "aborted":
             yield _unfinished("a communicator was aborted before its setup completed", FIRST_ERROR)
         elif result.init == "unfinished":
@@ -324,7 +324,7 @@ class _Run:
             names = joined(name for process in self.processes for name in process.networks)
             chosen = "" if names == "unknown" else f" ({names})"
             text = f"the run has one node, so no traffic used the network that NCCL chose{chosen}"
-            yield Finding("transport-one-node", doubt, text, "run on two nodes, `srun --nodes=2`")
+            yield Finding("transport-not-shown", doubt, text, "run on two nodes, `srun --nodes=2`")
         elif not self.processes:
             form = "(`HOST:PID:TID [GPU] NCCL INFO …`) names a network" if log.lines else "found"
             yield _not_shown(f"no line of NCCL {form}")
@@ -341,7 +341,7 @@ class _Run:
         for process, result in zip(self.processes, results, strict=True):
             if line := process.messages.get("refused"):
                 text, advice = f"a device could not be opened ({line})", "compare /dev in the container with the node's"
-                yield Finding("transport-refused", Severity.INFO, text, advice, str(result))
+                yield Finding("transport-errors", Severity.INFO, text, advice, str(result))
             if "Socket" in process.networks and process.sockets and not self.one_node:
                 yield _note(f"sockets use {', '.join(process.sockets)}", str(result))
         for process, result in zip(self.processes, results, strict=True):

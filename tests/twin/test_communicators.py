@@ -108,9 +108,9 @@ def test_groups_that_come_up_pass_within_seconds(site: Cluster) -> None:
         ("hang all", "step-hung", BOTH, ENTERING.format("hung") + SETTING, (0, 1)),
         ("hang 1", "step-hung", ONE, ENTERING.format("hung") + "; 1 other rank waited" + SETTING, (1,)),
         ("freeze 1", "step-hung", ONE, ENTERING.format("fell silent") + "; 1 other rank waited", (1,)),
-        ("crash 1", "rank-crashed", ONE, "", (1,)),
+        ("crash 1", "rank-failed", ONE, "", (1,)),
         # As the kernel does where memory is out: the other rank reports a connection that was closed.
-        ("kill 1", "rank-crashed", ONE, ": Killed", (1,)),
+        ("kill 1", "rank-failed", ONE, ": Killed", (1,)),
         ("fail 1", "rank-failed", ONE, ": RuntimeError: planted", (1,)),
         ("wrong 1", "results-wrong", "", "collective of group 2 gave wrong sums on " + BOTH[:-2], (0, 1)),
     ],

@@ -208,7 +208,7 @@ def _crashed(ended: Ended, expected: Expected) -> Gate | None:
     if any(map(_NO_MEMORY.search, ended.stderr)) and first.words.startswith((*_SIGNALS[:1], "Out Of Memory")):
         message = f"killed{during}: out of memory ({first.words})"
         advice = "see what else uses the memory of the node, and how much memory a step gets there"
-    finding = Finding("rank-crashed", Severity.FAULT, message, advice, nodes=(first.node,))
+    finding = Finding("rank-failed", Severity.FAULT, message, advice, nodes=(first.node,))
     return expected.gate(finding, first.ranks)
 
 

@@ -24,13 +24,13 @@ ENDS: Mapping[str, Finding] = {
         "raise validation.time_limit, or see what hung",
     ),
     "CANCELLED": Finding(
-        "job-cancelled",
+        "job-failed",
         Severity.DOUBT,
         "the job was cancelled by someone else{during}",
         "ask who cancelled it, then run the job again with `{resume}`",
     ),
     "": Finding(
-        "job-forgotten",
+        "job-failed",
         Severity.DOUBT,
         "Slurm no longer knows the job, and it did not report its end{during}",
         "read the log of slurmctld, then run the job again with `{resume}`",

@@ -183,7 +183,7 @@ class Runner:
         """Record that a job has run to its end."""
         ran = sum(len(group.steps) for group in job.plan.groups if group.folder not in job.skips)
         text = f"{counted(ran, 'step')} {'has' if ran == 1 else 'have'} run"
-        job.end = job.gate(Finding("job-done", Severity.INFO, text), done.time)
+        job.end = job.gate(Finding("job-progress", Severity.INFO, text), done.time)
         self.run.keep([job.end])
         self._report(job, f"all {len(job.plan.steps)} steps have run")
 
@@ -208,7 +208,7 @@ class Runner:
             silent = tuple(group.folder for group in job.plan.groups if group.folder not in job.collected)
             text = f"the job ended, and left no result that can be read of {some(silent, between=', ')}"
             todo = "see whether the run's file system is full, or was away for a while"
-            self._end(job, Finding("job-results-missing", Severity.DOUBT, text, todo))
+            self._end(job, Finding("records-unreadable", Severity.DOUBT, text, todo))
             return
         begun = [step.folder for step in job.plan.steps if self.run.step_began(run, step) is not None]
         left = [folder for folder in begun if self.run.end(run, f"{folder}/{EXIT}") is None]

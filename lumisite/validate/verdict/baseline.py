@@ -80,7 +80,7 @@ def baseline_size(recorded: Recorded, days_needed: int) -> Finding:
     size = ", ".join(f"{count} of {needed} {name}" for count, needed, name in parts)
     if all(count >= needed for count, needed, _ in parts):
         return Finding("baseline-size", Severity.INFO, size)
-    return Finding("baseline-incomplete", Severity.INFO, f"incomplete: {size}", "run it again, on another day")
+    return Finding("baseline-poor", Severity.INFO, f"incomplete: {size}", "run it again, on another day")
 
 
 def _disjoint(jobs: Sequence[JobValues]) -> int:

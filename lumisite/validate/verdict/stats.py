@@ -107,7 +107,7 @@ def judge_noisy(noise: float, before: Sequence[float], after: Sequence[float]) -
     more = look - len(after) if look else 0
     outlook = f"the next look is after {counted(more, 'more job')}" if more else f"{len(after)} jobs are the last look"
     advice = MORE_JOBS if more else "take a longer baseline before the next change (`lumisite validate --baseline`)"
-    return "inconclusive", Finding("metric-noisy", Severity.DOUBT, f"{noisy} by half; {outlook}", advice), more
+    return "inconclusive", Finding("metric-few-jobs", Severity.DOUBT, f"{noisy} by half; {outlook}", advice), more
 
 
 def _count_up_to(ranks: Sequence[int], size: int, limit: int) -> int:

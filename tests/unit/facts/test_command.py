@@ -38,7 +38,7 @@ def test_the_command_says_by_its_exit_code_whether_something_changed(
     assert main(["changes", same, other]) == 1
     said = capsys.readouterr()
     assert "Slurm: 24.05.8 -> 25.05.1" in said.out
-    assert "[facts-of-two-hosts]" in said.err
+    assert "[facts-mismatch]" in said.err
     assert "\nLUMI was updated" in said.out
     assert main(["changes", same, other, "--json"]) == 1
     assert capsys.readouterr().out.startswith("{")
@@ -77,7 +77,7 @@ def test_a_machine_that_nobody_has_described_is_read_and_given_no_site(
     monkeypatch.setattr("lumisite.cli.site_choice._chosen_site", lambda: ("", ""))
     root = write_tree(tmp_path / "node", lumi_node())
     assert main(["facts", "--root", str(root), "-o", "mine.json"]) == 0
-    assert "[facts-without-site]" in capsys.readouterr().err
+    assert "[facts-mismatch]" in capsys.readouterr().err
     facts = parse_facts(Path("mine.json").read_bytes(), "mine.json")
     assert (facts.site, facts.libraries, facts.paths) == ("", {}, {})
     assert len(facts.gpus) == 8

@@ -115,7 +115,7 @@ def test_a_sif_is_read_where_its_primary_partition_is(tmp_path: Path, small: byt
 def test_an_overlay_in_a_sif_is_said_to_be_left_out(tmp_path: Path, small: bytes) -> None:
     root = (images.PARTITION, small, SQUASHFS, PRIMARY)
     (tmp_path / "image.sif").write_bytes(sif(root, (images.PARTITION, b"x", images.EXT3, images.OVERLAY)))
-    assert [note.code for note in open_image("image.sif").notes] == ["image-overlay"]
+    assert [note.code for note in open_image("image.sif").notes] == ["image-unsupported"]
 
 
 def test_a_folder_is_an_unpacked_image(tmp_path: Path) -> None:

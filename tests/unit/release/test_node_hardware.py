@@ -85,7 +85,7 @@ FAULTS: Mapping[str, tuple[Plant, str, str, str]] = {
     "MTU": (set_on("mtu", 9000, 1500, 9000, 9000), "host-interface", "hsn1", "MTU 1500, expected MTU 9000"),
     "an adapter": (
         without("/sys/class/cxi/cxi1/"),
-        *("host-adapters", "adapters", "3 adapters, expected 4 (this node has cxi0, cxi2, cxi3)"),
+        *("host-device", "adapters", "3 adapters, expected 4 (this node has cxi0, cxi2, cxi3)"),
     ),
     "an interface with its adapter": (
         without("/sys/class/cxi/cxi3/", "/sys/class/net/hsn3"),
@@ -93,7 +93,7 @@ FAULTS: Mapping[str, tuple[Plant, str, str, str]] = {
     ),
     "all adapters, and so their interfaces": (
         without("/sys/class/cxi/", "/sys/class/net/hsn"),
-        *("host-adapters", "adapters", "none of Slingshot in /sys/class/cxi, expected 4: no driver has them"),
+        *("host-device", "adapters", "none of Slingshot in /sys/class/cxi, expected 4: no driver has them"),
     ),
     "a GPU": (
         without(GPU.format("c9")),
@@ -192,7 +192,7 @@ def test_what_the_site_describes_is_expected_of_all_interfaces() -> None:
 def test_adapters_are_known_by_their_names() -> None:
     site = described("  adapters: [cxi0, cxi1, cxi2, cxi3]\n")
     ((code, _, message),) = found(without("/sys/class/cxi/cxi0/"), site)
-    assert (code, message) == ("host-adapters", "3 adapters, expected 4 (this node has cxi1, cxi2, cxi3)")
+    assert (code, message) == ("host-device", "3 adapters, expected 4 (this node has cxi1, cxi2, cxi3)")
 
 
 def test_the_kernel_is_the_platforms() -> None:

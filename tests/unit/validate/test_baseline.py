@@ -36,7 +36,7 @@ WHOLE = [(day, nodes) for day in range(3) for nodes in ("a b", "c d")] * 2
 def size(*lines: bytes, days: int = 3) -> tuple[str, tuple[int, ...]]:
     """The finding's code, and the jobs, days and node sets that it counts."""
     found = baseline_size(read_lines([("f", [b"".join(lines)])]), days)
-    assert bool(found.advice) == (found.code == "baseline-incomplete")
+    assert bool(found.advice) == (found.code == "baseline-poor")
     return found.code, tuple(map(int, re.findall(r"(\d+) of ", found.message)))
 
 
@@ -44,9 +44,9 @@ def size(*lines: bytes, days: int = 3) -> tuple[str, tuple[int, ...]]:
     ("jobs", "code", "has"),
     [
         (WHOLE, "baseline-size", (12, 3, 2)),
-        (WHOLE[:6], "baseline-incomplete", (6, 3, 2)),
-        ([(0, "a b")] * 10, "baseline-incomplete", (10, 1, 1)),
-        ([(day, nodes) for day in range(3) for nodes in ("a b", "b c", "a c", "a d b")], "baseline-incomplete", (12, 3, 1)),
+        (WHOLE[:6], "baseline-poor", (6, 3, 2)),
+        ([(0, "a b")] * 10, "baseline-poor", (10, 1, 1)),
+        ([(day, nodes) for day in range(3) for nodes in ("a b", "b c", "a c", "a d b")], "baseline-poor", (12, 3, 1)),
         # The first shares a node with each of the others, which share none.
         ([(day, nodes) for day in range(3) for nodes in ("b c", "a b", "c d")] * 2, "baseline-size", (18, 3, 2)),
     ],
@@ -57,7 +57,7 @@ def test_it_has_jobs_days_and_node_sets(jobs: list[tuple[int, str]], code: str, 
 
 def test_the_metric_that_fewest_jobs_have_counts() -> None:
     rare = samples(WHOLE[:1]).replace(b'"metric": "m"', b'"metric": "rare"')
-    assert size(samples(WHOLE), rare) == ("baseline-incomplete", (1, 1, 1))
+    assert size(samples(WHOLE), rare) == ("baseline-poor", (1, 1, 1))
 
 
 def test_a_site_may_be_content_with_fewer_days() -> None:
@@ -70,4 +70,4 @@ def test_what_is_measured_on_each_node_needs_one_set() -> None:
 
 
 def test_nothing_is_no_baseline() -> None:
-    assert size() == ("baseline-incomplete", (0, 0, 0))
+    assert size() == ("baseline-poor", (0, 0, 0))

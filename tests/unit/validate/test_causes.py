@@ -61,7 +61,7 @@ def test_what_follows_is_of_the_same_job_and_has_the_bad_node() -> None:
 
 def test_a_step_that_was_not_run_follows_from_what_it_was_not_run_for() -> None:
     bad = line("node", DOWN, 1.0, "n3")
-    fine = line("node", Finding("node-fine", Severity.INFO, "as it should be"), 1.0, "n1", "n2", "n4")
+    fine = line("node", Finding("checks-passed", Severity.INFO, "as it should be"), 1.0, "n1", "n2", "n4")
     skipped = Finding("step-skipped", Severity.DOUBT, "not run", "repair", "ddp-4n", cause="node-interface")
     lines = [bad, fine, *(line(name, skipped, 1.5) for name in ("transport", "ddp"))]
     found = verdict(*lines)

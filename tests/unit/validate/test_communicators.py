@@ -181,7 +181,7 @@ def test_an_error_before_anybody_lost_patience_is_the_cause() -> None:
 def test_a_rank_that_crashed_is_named_and_not_the_one_that_was_killed_with_it() -> None:
     words = "srun: error: nid000002: task 1: Segmentation fault | srun: error: nid000001: task 0: Killed"
     gate = failure([at(0, 3, "running", time=9.0), at(1, 3, "running", time=9.0)], code=139, seconds=9.0, words=words)
-    assert gate.code == "rank-crashed"
+    assert gate.code == "rank-failed"
     assert gate.cause == "rank 1 on nid000002: ended without a record while at group 3: Segmentation fault"
     assert (gate.nodes, gate.rank) == (NODES[1:], 1)
     words = "srun: error: nid000001: task 0: Killed | srun: error: nid000002: tasks 1-2: Exited with exit code 3"
@@ -193,7 +193,7 @@ def test_what_another_rank_met_when_one_crashed_is_not_the_cause() -> None:
     words = "srun: error: nid000002: task 1: Aborted (core dumped) | srun: error: nid000001: task 0: Exited with exit code 1"
     met = {**rank(0), "error": "RuntimeError: Connection reset by peer", "error_at": "at group 2", "error_time": 10.0}
     gate = failure([met, at(1, 2, "running", time=9.5)], code=134, seconds=9.0, words=words)
-    assert (gate.code, gate.rank) == ("rank-crashed", 1)
+    assert (gate.code, gate.rank) == ("rank-failed", 1)
     assert gate.cause.endswith("Aborted (core dumped)")
     gate = failure([met, at(1, 2, "running", time=10.5)], code=134, seconds=9.0, words=words)
     assert (gate.code, gate.rank) == ("rank-failed", 0)

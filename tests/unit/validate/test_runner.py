@@ -201,7 +201,7 @@ def test_a_job_that_ends_without_a_result_of_each_step_has_not_passed(played: Pl
     played.go_on = forgetful  # type: ignore[method-assign]
     gates = [(gate.code, gate.cause) for gate in job_gates(work(tmp_path / "run"))]
     text = "the job ended, and left no result that can be read of two-2n, three-2n"
-    assert gates == [("job-results-missing", text)] * 2
+    assert gates == [("records-unreadable", text)] * 2
 
 
 def test_a_record_that_is_not_whole_is_none(played: PlayedSlurm, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tests.support.played_slurm import NODES, PlayedSlurm, play, runner
 from tests.support.records import target_of
 
 FOUR = ("n1", "n2", "n3", "n4")
-FINE = Finding("node-fine", Severity.INFO, "as it should be")
+FINE = Finding("checks-passed", Severity.INFO, "as it should be")
 DOWN = Finding("node-interface", Severity.NODE, "interface is down", subject="hsn0", nodes=NODES[1:])
 
 
@@ -93,7 +93,7 @@ def test_a_run_skips_the_steps_and_records_why(
         ("node", "node-interface"),
         ("transport", "step-skipped"),
         ("ddp", "step-skipped"),
-        ("job", "job-done"),
+        ("job", "job-progress"),
     ]
     assert gates[1].values == {
         "subject": "transport-2n",
@@ -165,11 +165,11 @@ def test_after_a_hang_of_all_nodes_nothing_more_that_needs_the_network_is_run(
     hang = Finding("step-hung", Severity.FAULT, "hung while joining", "look", subject="rank 0 on nid000001")
     gates, verdict = run_groups(tmp_path / "run", monkeypatch, hang, "communicators")
     assert [(gate.gate, gate.code) for gate in gates] == [
-        ("node", "node-fine"),
+        ("node", "checks-passed"),
         ("communicators", "step-hung"),
         ("transport", "step-skipped"),
         ("ddp", "step-skipped"),
-        ("job", "job-done"),
+        ("job", "job-progress"),
     ]
     assert verdict.exit_code == 1
     follows = {gate.gate: gate.follows for gate in verdict.gates if gate.follows}
@@ -181,6 +181,6 @@ def test_a_port_that_is_in_use_is_one_finding_of_its_node(
 ) -> None:
     held = Finding("port-in-use", Severity.NODE, "port 20001 is in use", "end it", nodes=NODES[:1])
     gates, verdict = run_groups(tmp_path / "run", monkeypatch, held, "node")
-    assert [gate.code for gate in gates] == ["node-fine", "port-in-use", *["step-skipped"] * 3, "job-done"]
+    assert [gate.code for gate in gates] == ["checks-passed", "port-in-use", *["step-skipped"] * 3, "job-progress"]
     assert (verdict.exit_code, verdict.bad_nodes) == (5, [NODES[0]])
     assert {gate.gate for gate in verdict.gates if gate.follows} == {"communicators", "transport", "ddp"}

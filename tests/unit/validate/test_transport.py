@@ -207,7 +207,7 @@ def test_logs_that_are_too_large_are_refused(monkeypatch: pytest.MonkeyPatch, ca
 @pytest.mark.parametrize(
     ("name", "code", "text"),
     [
-        ("inconclusive-within-node-only", "transport-one-node", "one node, so no traffic used the network"),
+        ("inconclusive-within-node-only", "transport-not-shown", "one node, so no traffic used the network"),
         (
             "inconclusive-warned",
             "transport-note",
@@ -259,7 +259,7 @@ def test_a_run_on_one_node_shows_nothing_of_its_network(network: str, counted: b
         lines.append(f"{head}comm 0x55d0 rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0")
     result = judged("\n".join(lines).encode())
     assert (result.verdict, result.plugin_in_use, result.network) == ("inconclusive", "unknown", network)
-    assert codes(result)[0] == "transport-one-node"
+    assert codes(result)[0] == "transport-not-shown"
     assert {process.verdict for process in result.processes} == {"pass"}
 
 
@@ -339,7 +339,7 @@ def test_a_device_that_is_refused_is_told_with_what_follows() -> None:
     head = "nid005001:7008:97008 [0] "
     refused = f"{head}net_ib.cc:1 NCCL WARN NET/IB : Unable to open device x_2\n".encode()
     result = judged(Run().text() + refused)
-    assert (result.verdict, codes(result)) == ("pass", ["transport-fine", "transport-refused"])
+    assert (result.verdict, codes(result)) == ("pass", ["transport-fine", "transport-errors"])
     assert "Unable to open device x_2" in result.findings[1].message
     bad = replace(Run(), network="Socket", provider="", suffix="", plugin=("NET/IB : No device found.",))
     result = judged(refused + bad.text())
@@ -353,7 +353,7 @@ def in_own_containers(text: str) -> str:
 
 def test_processes_with_the_same_host_and_pid_are_told_and_not_taken_for_one() -> None:
     result = judged(in_own_containers(Run().text().decode()).encode())
-    assert (result.verdict, codes(result)) == ("inconclusive", ["transport-same-name"])
+    assert (result.verdict, codes(result)) == ("inconclusive", ["transport-not-shown"])
     good, bad = (
         Run(),
         replace(Run(), network="Socket", provider="", suffix="", plugin=("NET/Plugin: No plugin found (x)",)),

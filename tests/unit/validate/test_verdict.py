@@ -148,7 +148,7 @@ WILD = [100.0, 140.0, 70.0, 160.0, 55.0, 115.0, 82.0, 107.0, 93.0, 175.0]
 def test_what_noise_leaves_open_says_when_it_is_looked_at_again() -> None:
     first = judged(WILD, [50.0, 60.0, 100.0, 110.0, 120.0])
     assert first.verdict == "inconclusive"
-    assert codes(first) == ["metric-noisy"]
+    assert codes(first) == ["metric-few-jobs"]
     assert (first.more_jobs, LOOKS[:2]) == (5, (5, 10))
     assert first.reason.endswith(" to exclude a drop by half; the next look is after 5 more jobs")
     assert judged(WILD, [50.0, 60.0, 100.0, 110.0, 120.0, *WILD, *WILD[:5]]).verdict == "pass"

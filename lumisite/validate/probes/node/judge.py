@@ -167,7 +167,7 @@ def _judge(setup: NodeSetup, steps: Sequence[Ended], expected: Expected) -> list
         asked = any(ended.step.srun.name == CHECKED for ended in steps)
         lacking = unchecked(checks, good) if asked else ""
         message += f"; {lacking}" if lacking else ""
-        fine = Finding("node-fine", Severity.INFO, message, nodes=tuple(good))
+        fine = Finding("checks-passed", Severity.INFO, message, nodes=tuple(good))
         lines.append(expected.gate(fine))
     return lines
 

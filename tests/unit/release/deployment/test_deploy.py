@@ -251,7 +251,7 @@ def test_a_tree_of_another_site_is_refused_and_both_are_named(run: Run, options:
     before = everything(Path("ROOT/releases"))
     code, out, err = run("deploy", "foreign", "ROOT", *options)
     assert (code, out) == (2, "")
-    assert "[root-of-other-site]" in err
+    assert "[root-unfit]" in err
     assert "holds releases of site lumi" in err
     assert (current(), everything(Path("ROOT/releases"))) == (OLD, before)
 

@@ -130,7 +130,7 @@ def test_a_tree_that_others_could_have_changed_is_not_deployed(
         code, out, err = run(*words)
         assert (code, out) == (3, "")
         assert err.startswith(f"lumisite: OUT: {place} ({whose}")
-        assert err.endswith("[out-untrusted]\n")
+        assert err.endswith("[root-open]\n")
         assert err.count("\n") == 1
     assert not Path("ROOT").exists()
 
