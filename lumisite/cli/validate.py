@@ -33,7 +33,7 @@ from lumisite.text import counted, some
 from lumisite.validate.report.gather import Side, make_report
 from lumisite.validate.report.write import WRITERS
 from lumisite.validate.run import slurm
-from lumisite.validate.run.folder import Run, create_run, gather, image_mark, open_run, samples_of
+from lumisite.validate.run.folder import SAMPLES, Run, create_run, gather, image_mark, open_run
 from lumisite.validate.run.jobscript import JobPlan, job_script, slurm_words, validation_of
 from lumisite.validate.run.options import new_request, real_path, real_paths
 from lumisite.validate.run.plan import cost_of, plans_of, require_unchanged
@@ -73,9 +73,7 @@ RESUME_OPTIONS = ("resume", "before", "as_json")
 @click.option(
     "--before", metavar="FILE", type=FILE_NAME, multiple=True, help="A run from before the change; several times."
 )
-@click.option(
-    "--into", metavar="PLACE", type=FILE_NAME, help="With --baseline: add the samples to this folder or file .jsonl."
-)
+@click.option("--into", metavar="PLACE", type=FILE_NAME, help="With --baseline: add the samples to this folder.")
 @click.option("--env", metavar="NAME=VALUE", multiple=True, help="Set this variable in all steps; several times.")
 @click.option("--dry-run", is_flag=True, help="Print what jobs would run and cost; nothing is submitted.")
 @json_option
@@ -215,7 +213,7 @@ def run_jobs(runner: Runner, *, again: bool) -> bool:
 def _gather(run: Run, into: Path, site: Site) -> None:
     """Add the samples to the baseline, and print how large that is; a run with a failed gate is no baseline."""
     gather(run.folder, into)
-    path = samples_of(into)
+    path = into / SAMPLES
     recorded = read_lines([(str(path), file_blocks(str(path)))])
     size = baseline_size(recorded, validation_of(site).baseline_days)
     print_note(writers.sentence(replace(size, subject=f"baseline {into}")))

@@ -25,9 +25,9 @@ VERDICTS = {0: "PASS", 1: "FAIL", 4: "INCONCLUSIVE", 5: "BAD-NODES"}
 def run() -> list[Row]:
     """Measure everything of this module. What is no PASS is printed."""
     with ready_cluster(ClusterPlan(nodes=4, images=("torch",))) as cluster:
-        if (told := _suite(cluster, "--baseline --jobs 10 --into /scratch/before.jsonl")) != "PASS":
+        if (told := _suite(cluster, "--baseline --jobs 10 --into /scratch/before")) != "PASS":
             return [Row("validate: an untouched baseline that is no PASS", 1, 0, told, unit="")]
-        words = "--before /scratch/before.jsonl --out /scratch/suite-{}"
+        words = "--before /scratch/before --out /scratch/suite-{}"
         quiet = Counter(_suite(cluster, words.format(number)) for number in range(SUITES))
         with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as loop:
             try:

@@ -29,10 +29,8 @@ SHOW = f"{LOAD} && srun -N2 singularity -q exec -B {EXCHANGE} /appl/images/small
 FACTS = "srun -N1 -w nid000001 lumisite facts --site twin -o /scratch/{when}.json"
 CHANGES = "lumisite changes /scratch/before.json /scratch/after.json"
 # One probe, which is enough to see the network, and short; after the maintenance nodes are looked at too.
-BASELINE = "cd /scratch && lumisite validate --baseline --site ./before.yaml --probe collectives --into before.jsonl"
-VALIDATE = (
-    "cd /scratch && lumisite validate --site twin --probe node --probe collectives --before before.jsonl --out after"
-)
+BASELINE = "cd /scratch && lumisite validate --baseline --site ./before.yaml --probe collectives --into before"
+VALIDATE = "cd /scratch && lumisite validate --site twin --probe node --probe collectives --before before --out after"
 
 
 def main() -> int:

@@ -29,11 +29,11 @@ def site() -> Iterator[Cluster]:
     """A cluster of two node sets, with baselines taken before the maintenance."""
     require_twin()
     with ready_cluster(ClusterPlan(nodes=4, images=("torch",), high_speed_rate=RATE)) as cluster:
-        done = lumisite(cluster, "validate --baseline --site twin --probe collectives --jobs 10 --into before.jsonl")
+        done = lumisite(cluster, "validate --baseline --site twin --probe collectives --jobs 10 --into before")
         assert done.code == 0, done.stdout + done.stderr
         assert "10 of 10 jobs, 1 of 1 days, 2 of 2 disjoint node sets" in done.stderr
         assert "incomplete" not in done.stderr
-        ring = lumisite(cluster, f"validate --baseline --site twin {RING} --into ring.jsonl")
+        ring = lumisite(cluster, f"validate --baseline --site twin {RING} --into ring-before")
         assert ring.code == 0, ring.stdout + ring.stderr
         assert "1 of 10 jobs" in ring.stderr
         yield cluster
@@ -56,7 +56,7 @@ def asked_for(done: Result) -> str:
 
 def test_every_link_is_slower(site: Cluster) -> None:
     with faults.every_link_throttled(site, SLOWER):
-        first = validate(site, "after", "--probe collectives --before before.jsonl --json")
+        first = validate(site, "after", "--probe collectives --before before --json")
         assert first.code == 4, first.stdout + first.stderr
         more = asked_for(first)
         second = lumisite(site, more)
@@ -66,7 +66,7 @@ def test_every_link_is_slower(site: Cluster) -> None:
     }
     assert more.endswith("--jobs 5 --nodes 2 --probe collectives --out /scratch/after-next")
     assert second.code == 0, second.stdout + second.stderr
-    second = lumisite(site, "report after after-next --before before.jsonl")
+    second = lumisite(site, "report after after-next --before before")
     assert second.code == 1, second.stdout + second.stderr
     assert second.stdout.startswith("FAIL: ")
     # The system, and no node.
@@ -79,9 +79,9 @@ def test_every_link_is_slower(site: Cluster) -> None:
 
 def test_one_node_has_a_slow_link(site: Cluster) -> None:
     with faults.interface_throttled(site, "nid000003", "hsn0", "80mbit"):
-        pairs = validate(site, "pairs", "--probe collectives --before before.jsonl")
+        pairs = validate(site, "pairs", "--probe collectives --before before")
         hunt = lumisite(site, asked_for(pairs))
-        ring = validate(site, "ring", f"{RING} --before ring.jsonl")
+        ring = validate(site, "ring", f"{RING} --before ring-before")
     # Two node sets that disagree are no verdict on the system, and do not tell which of the two nodes it is.
     assert pairs.code == 4, pairs.stdout + pairs.stderr
     assert "; only on nid000003, nid000004, not on nid000001, nid000002: a node, not the system" in pairs.stdout

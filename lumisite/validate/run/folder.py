@@ -270,24 +270,18 @@ def _seconds(words: Sequence[str]) -> float | None:
 
 
 def gather(source: Path, target: Path) -> None:
-    """Add a run to a collection of runs, but for the lines that it has; a torn last line is cut off first.
+    """Add a run to a folder of runs, but for the lines that it has; a torn last line is cut off first.
 
-    A target that is a file gets the samples only. A folder gets the newest run's request and its capture of a node too.
+    The folder has the newest run's request and its capture of a node too.
     """
-    samples = samples_of(target)
-    samples.parent.mkdir(parents=True, exist_ok=True)
-    lines = _LinesFile(samples)
+    target.mkdir(parents=True, exist_ok=True)
+    lines = _LinesFile(target / SAMPLES)
     lines.load(parse_object)
     for line in read_file(source / SAMPLES, LARGEST_LINES_BYTES).decode().splitlines():
         lines.add(line)
-    for name in (RUN, FACTS) if samples != target else ():
+    for name in (RUN, FACTS):
         if (source / name).exists():
             replace_entry(target / name, read_file(source / name, LARGEST_FACTS_BYTES))
-
-
-def samples_of(path: Path) -> Path:
-    """Return the file of samples: the one in a folder like that of a run, or the file itself."""
-    return path if path.suffix == ".jsonl" or path.is_file() else path / SAMPLES
 
 
 def lines_of(path: Path, *, torn: bool = False) -> list[Sample | Gate]:

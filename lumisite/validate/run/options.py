@@ -18,7 +18,7 @@ from lumisite.paths import MODULES, current
 from lumisite.site.load import LoadedSite, is_file
 from lumisite.site.model import Site
 from lumisite.validate.run import slurm
-from lumisite.validate.run.folder import image_mark, lines_of, samples_of
+from lumisite.validate.run.folder import SAMPLES, image_mark, lines_of
 from lumisite.validate.run.jobscript import validation_of
 from lumisite.validate.run.plan import MOST_NODES, STEP_NODES, choose_node_sets, machine_sets, site_digest, with_specs
 from lumisite.validate.run.request import KEPT_OPTIONS, RunRequest
@@ -47,8 +47,8 @@ def new_request(arguments: SimpleNamespace, loaded: LoadedSite, note: Note) -> R
         note(f"{', '.join(ignored)} of this shell not passed to sbatch (use the options of validate, or --sbatch)")
     if not request.image_digest:
         note(f"{request.image} is not there on this node: jobs look for it on theirs")
-    if request.into and samples_of(Path(request.into)).exists():
-        lines_of(samples_of(Path(request.into)), torn=True)
+    if request.into and (path := Path(request.into) / SAMPLES).exists():
+        lines_of(path, torn=True)
     if replaced := unlike_lock(loaded, request.image, request.image_digest):
         note(writers.sentence(replaced))
     return with_nodes(request, arguments, note)

@@ -33,11 +33,8 @@ def test_runs_are_gathered_once_each_and_whole(played: PlayedSlurm, tmp_path: Pa
     (tmp_path / "run/facts.json").write_text("{}\n")
     for _ in range(2):
         gather(tmp_path / "run", tmp_path / "all")
-        gather(tmp_path / "run", tmp_path / "flat/all.jsonl")
     for name in (SAMPLES, "run.json", "facts.json"):
         assert (tmp_path / "all" / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
-    assert (tmp_path / "flat/all.jsonl").read_bytes() == (tmp_path / "run" / SAMPLES).read_bytes()
-    assert {path.name for path in (tmp_path / "flat").iterdir()} == {"all.jsonl"}
 
 
 def test_what_happens_is_reported(played: PlayedSlurm, tmp_path: Path) -> None:
