@@ -5,7 +5,7 @@ All of it is the node's, whatever cgroup a task is in. The task prolog compares 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from lumisite.site.cpu_list import format_cpu_list
@@ -76,36 +76,22 @@ def fingerprint_of(site: Site, name: str) -> Fingerprint:
     Addresses count where the platform in force has them described; those of the others are as good.
     """
     kind = site.node_kinds[name]
-    layout = [(group.cores, group.siblings or (), group.numa) for group in kind.l3]
+    domain_of = {cpu: group.numa for group in kind.l3 for cpu in (*group.cores, *(group.siblings or ()))}
+    first = [(cpus[0], group.numa) for group in kind.l3 for cpus in (group.cores, group.siblings) if cpus]
     current = site.platforms[site.platform].gpu_bus_ids.get(name)
     all_ids = [platform.gpu_bus_ids for platform in site.platforms.values()]
     described = [bus_ids[name] for bus_ids in all_ids if current and name in bus_ids]
     # A card may be several GPUs at one address.
     gpus, vendor = len(set(map(full_pci_bus, current)) if current else kind.gpus), site.vendor_of(name)
-    return fingerprint(layout, gpus, vendor if gpus else NO_GPUS if site.gpu_stack else "", described)
-
-
-def fingerprint(
-    layout: Iterable[tuple[Sequence[int], Sequence[int], int]],
-    gpus: int,
-    vendor: str | None,
-    buses: Iterable[Sequence[str]],
-) -> Fingerprint:
-    """Return the fingerprint of nodes.
-
-    `layout` has the first and second threads of each L3 group, and its NUMA domain. GPUs of which no `vendor` is known
-    are not compared; for a node without GPUs it is `NO_GPUS`.
-    """
-    groups = [(list(filter(None, (first, second))), numa) for first, second, numa in layout]
-    domain_of = {cpu: numa for threads, numa in groups for cpus in threads for cpu in cpus}
-    several = len(set(domain_of.values())) > 1
+    without = NO_GPUS if site.gpu_stack else ""
     return Fingerprint(
         cpus=format_cpu_list(domain_of),
         domains=format_cpu_list(domain_of.values()),
         domain_of=domain_of,
-        places=tuple((cpus[0], numa) for threads, numa in groups for cpus in threads if several),
-        gpus=f"{gpus} {vendor}" if gpus and vendor else vendor or "",
-        buses=tuple(dict.fromkeys(tuple(sorted(set(map(_of_kernel, addresses)))) for addresses in buses)),
+        places=tuple(first) if len(set(domain_of.values())) > 1 else (),
+        # GPUs of which no vendor is known are not compared.
+        gpus=without if not gpus else f"{gpus} {vendor}" if vendor else "",
+        buses=tuple(dict.fromkeys(tuple(sorted(set(map(_of_kernel, addresses)))) for addresses in described)),
     )
 
 

@@ -83,25 +83,16 @@ def test_all_faults_come_in_one_run_and_in_order() -> None:
         ("title: again", "t.yaml:3:1: title: key-repeated"),
         ("good:", "t.yaml:3:6: good: value-wrong"),
         ("colour: gren", "t.yaml:3:9: colour: value-wrong"),
-        ("colour: blue", "t.yaml:3:9: colour: value-wrong"),
         ("fits: about 6", "t.yaml:3:7: fits: value-wrong"),
         ("path: opt", "t.yaml:3:7: path: value-wrong"),
-        ("path: /opt/", "t.yaml:3:7: path: value-wrong"),
         ("path: /a/../b", "t.yaml:3:7: path: value-wrong"),
-        ("path: //a", "t.yaml:3:7: path: value-wrong"),
         ("path: /a,b", "t.yaml:3:7: path: value-wrong"),
-        ("path: /a^b", "t.yaml:3:7: path: value-wrong"),
-        ("path: /a:b", "t.yaml:3:7: path: value-wrong"),
         (
             "variable: A-B",
             "t.yaml:3:11: variable: value-wrong",
         ),
         ("words: [{a: b}]", "t.yaml:3:9: words[0]: value-wrong"),
         ("ports: [a]", "t.yaml:3:8: ports: value-wrong"),
-        (
-            "ports: {'a b': {name: x}}",
-            "t.yaml:3:9: ports.a b: key-unknown",
-        ),
         (
             'words: ["a\\nb"]',
             "t.yaml:3:9: words[0]: value-wrong",
@@ -115,10 +106,6 @@ def test_all_faults_come_in_one_run_and_in_order() -> None:
             "t.yaml:3:9: words[0]: value-wrong",
         ),
         ('words: [""]', "t.yaml:3:9: words[0]: value-wrong"),
-        (
-            "ports: {a: {name: x, speed: 010}}",
-            "t.yaml:3:29: ports.a.speed: value-wrong",
-        ),
     ],
 )
 def test_each_fault_names_place_key_value_and_remedy(line: str, fault: str) -> None:

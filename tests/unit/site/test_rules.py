@@ -33,20 +33,12 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             "stacks.cpe.releases.24.o3: '24.o3' is not a version",
         ),
         (
-            ("    os: Debian\n", "    os: Debian\n    gpu_bus_ids: {twin: [first]}\n"),
-            "platforms.2024-08.gpu_bus_ids.twin[0]: 'first' is not a PCI bus",
-        ),
-        (
             ("  nodes: 2\n  tasks", "  nodes: 1\n  tasks"),
             "validation.nodes: 1 is less than 2",
         ),
         (
             ("  baseline_why: a twin lives for less than a day\n", ""),
             "validation.baseline_days: 1 is less than 3",
-        ),
-        (
-            ("  baseline_days: 1\n", "  baseline_days: 0\n"),
-            "validation.baseline_days: 0 is less than 1",
         ),
         (
             ("partition: standard-g\n", "partition: standart-g\n"),
@@ -68,18 +60,9 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             f"{ROCM}.default: 6.0.3 is outside the range >=6.1,<7.1 of the driver",
         ),
         (
-            ("small-g: {node_kind: twin,", "small-g: {node_kind: twin, qos: [''],"),
-            "partitions.small-g.qos[0]: has no text",
-        ),
-        (
             ("    nics:", "    gpus: [{numa: 0, adapter: mlx5_0}]\n    nics:"),
             "node_kinds.twin.gpus[0].adapter: mlx5_0 is not known here",
         ),
-        (
-            ("    nics:", "    adapters: [mlx5_1]\n    gpus: [{numa: 0, adapter: mlx5_0}]\n    nics:"),
-            "node_kinds.twin.gpus[0].adapter: mlx5_0 is not known here",
-        ),
-        (("    title: CPE\n", "    titel: CPE\n"), "stacks.cpe.titel: is not a key here"),
         (
             ("    nics:", "    gpus: [{numa: 5, l3: 0}]\n    nics:"),
             "node_kinds.twin.gpus[0].numa: 5 is not known here",
@@ -103,15 +86,9 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             "modules.singularity-CPEbits.template: ai is not known here",
         ),
         (("    since: 2024-08\n", "    since: yesterday\n"), "platforms.2024-08.since: 'yesterday' is not a date"),
-        (("    since: 2024-08\n", "    since: 2024-13\n"), "platforms.2024-08.since: '2024-13' is not a date"),
-        (("    version: [cpe]\n", "    version: [cep]\n"), f"{BITS}: cep is not known here"),
         (
             ("    os: Debian\n", "    os: Debian\n    gpu_bus_ids: {twin: [c1]}\n"),
             "platforms.2024-08.gpu_bus_ids.twin: has 1 entries, expected 0",
-        ),
-        (
-            ("    os: Debian\n", "    os: Debian\n    gpu_bus_ids: {twn: []}\n"),
-            "platforms.2024-08.gpu_bus_ids: twn is not known here",
         ),
         (
             ("{cores: 0-1, numa: 0}", "{cores: 0-1, siblings: '2', numa: 0}"),
@@ -160,14 +137,6 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             "settings[1].when.libfabric: counts before settings[0], which sets the variable",
         ),
         (
-            ("small-g: {node_kind: twin", "small-g: {node_kind: twon"),
-            "partitions.small-g.node_kind: twon is not known here",
-        ),
-        (
-            ("    modules: [singularity-CPEbits,", "    modules: [singularity-CPEbit,"),
-            "families.twin-torch.modules: singularity-CPEbit is not known here",
-        ),
-        (
             ("loads: [singularity-userfilesystems,", "loads: [singularity-AI-bindings,"),
             "modules.singularity-AI-bindings.loads: loads itself, through other modules",
         ),
@@ -179,22 +148,9 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             ('where: singularity-userfilesystems, why: "project scratch', 'where: task, why: "project scratch'),
             "file_systems[0].where: task is not known here",
         ),
-        (("    where: task\n", "    where: tusk\n"), "binds[2].where: tusk is not known here"),
         (
             ("  - path: /opt/cray", "  - path: /scratch"),
             "binds[0].path: /scratch is bound by singularity-userfilesystems already",
-        ),
-        (
-            new_setting("name: A, value: b, when: {family: [twin-tarch]}"),
-            "settings[0].when.family: twin-tarch is not known here",
-        ),
-        (
-            new_setting("name: A, value: b, when: {partition: [big]}"),
-            "settings[0].when.partition: big is not known here",
-        ),
-        (
-            new_setting("name: A, value: b, when: {platform: ['2025']}"),
-            "settings[0].when.platform: 2025 is not known here",
         ),
         (
             new_setting("name: A, value: b, when: {nodes: one}, where: singularity-AI-bindings"),
@@ -223,10 +179,6 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
         (
             new_setting("name: PATH, value: b"),
             "settings[0].name: PATH is reserved",
-        ),
-        (
-            new_setting("name: SINGULARITY_BIND, value: b"),
-            "settings[0].name: SINGULARITY_BIND is reserved",
         ),
         (
             new_setting("name: USE_LIBUV, value: b"),
