@@ -16,7 +16,6 @@ from lumisite.validate.lines import Gate
 from lumisite.validate.probes.node.judge import node
 from lumisite.validate.probes.probe import Ended, Expected, ProbeStep, scripts
 from tests.support.records import a_job, target_of
-from tests.support.sites import load_text, site_text
 
 PROBE = node(target_of("twin"))
 FOUR = a_job(("n1", "n2", "n3", "n4"), 1, "node")
@@ -420,12 +419,6 @@ def test_the_script_follows_a_link_to_the_folder_that_users_may_not_enter(tmp_pa
     shut.chmod(0o755)
     record = json.loads((out / "0.json").read_text())
     assert {entry["shut"] for entry in record["paths"].values()} == {str(shut)}
-
-
-def test_only_what_users_can_write_is_tried() -> None:
-    writable = "{path: /tmp, kind: node-local, writable: yes,"
-    site = load_text(site_text((writable, "{path: /tmp, kind: node-local, "))).site
-    assert [node(target).sruns[0].arguments[0] for target in (target_of("twin"), target_of(site))] == ["/tmp", ""]
 
 
 @pytest.mark.parametrize("shell", ["dash", "bash"])
