@@ -8,7 +8,7 @@ find_places() {
 }
 # A variable, and its directory below the private one.
 cache() { if is_free "$1"; then caches="$caches$1=$2 "; fi; }
-# A place's path.
+# A folder that all users of the node may write to.
 place() {
 	parent=${1%/}
 	case $parent in *[!A-Za-z0-9/._+@=-]*) return ;; esac

@@ -2,7 +2,7 @@
 # Sets $cpus, or $why there are none.
 decide_cpus() {
 	cpus='' why='' whose=''
-	case $kind in '') refuse "${misfit:-partition $partition is not described}" || return ;; esac
+	case $kind in '') refuse "$misfit" || return ;; esac
 	! bound_by_user || refuse "the binding is yours" || return
 	count_tasks || refuse "how many tasks this node has is not known" || return
 	to_number "${SLURM_TASK_PID-}" ''
@@ -71,17 +71,10 @@ find_gpu() {
 	gpu='' gpus_of_step=0 index=$local_id binding=${SLURM_GPU_BIND:-${SLURM_TRES_BIND-}}
 	if expand "${SLURM_STEP_GPUS-}"; then gpus_of_step=$count; fi
 	! is_long "$binding" || return
-	# A GPU a task and no GPU binding: its own by index. No GPU of Slurm's: all, or one on request. A
-	# binding to one GPU: that one. A map without GPUs of Slurm's: the map has the node's numbers.
-	case $gpus_of_step,${LUMISITE_GPUS-},$binding in
-	"$tasks",*, | "$tasks",*none*) ;;
-	0,one, | 0,one,*none*)
-		[ "$tasks" -ge "$kind_gpus" ] || gpu=$local_id
-		return 0
-		;;
-	*,*, | *none*) return 0 ;;
+	case $gpus_of_step,$binding in
+	"$tasks", | "$tasks",*none*) ;;
+	*, | *none*) return 0 ;;
 	1,*) index=0 ;;
-	0,*map:*) expand "${binding##*map:}" || return ;;
 	*) return 1 ;;
 	esac
 	pick "$index" "$numbers" && gpu=$picked

@@ -27,14 +27,27 @@ ls_read_policy() {
 	esac
 }
 
+# No line is read beyond 256 bytes, where the shell's `read` has a limit, which dash's has not.
 ls_find_word() {
-	ls_lines=0
-	while read -r ls_mode ls_scope ls_name ls_more || [ "$ls_mode" ]; do
-		ls_lines=$((ls_lines + 1))
+	ls_lines=0 ls_limit='-n 256'
+	eval "read -r $ls_limit ls_line" </dev/null 2>/dev/null
+	case $? in 1) ;; *) ls_limit='' ;; esac
+	while eval "read -r $ls_limit ls_line" || [ "$ls_line" ]; do
+		ls_lines=$((ls_lines + 1)) ls_mode='' ls_scope='' ls_name='' ls_words=0
 		[ "$ls_lines" -lt 65 ] || break
-		case $ls_scope,$ls_name,$ls_more in
-		default,, | "partition,${SLURM_JOB_PARTITION:-/}," | "account,${SLURM_JOB_ACCOUNT:-/},") return ;;
-		partition,?*, | account,?*,) ;;
+		for ls_word in $ls_line; do
+			ls_words=$((ls_words + 1))
+			case $ls_words in
+			1) ls_mode=$ls_word ;;
+			2) ls_scope=$ls_word ;;
+			3) ls_name=$ls_word ;;
+			4) break ;;
+			esac
+		done
+		case $ls_words,$ls_scope,$ls_name in
+		2,default,) return ;;
+		"3,partition,${SLURM_JOB_PARTITION:-/}" | "3,account,${SLURM_JOB_ACCOUNT:-/}") return ;;
+		3,partition,* | 3,account,*) ;;
 		*) ls_lines=65 && break ;;
 		esac
 	done

@@ -125,7 +125,7 @@ know_task() {
 	verbose=${LUMISITE_VERBOSE-}
 	case $verbose in 0 | no | off) verbose='' ;; esac
 }
-# Sets $step, by which the site's data is chosen: combination/nodes/gpus/partition/kind of node.
+# Sets $step, by which the site's data is chosen: combination/nodes/gpus/kind of node.
 know_step() {
 	stack=${site_stacks%% *}
 	for name in $site_stacks; do
@@ -136,40 +136,32 @@ know_step() {
 	'' | 0* | *[!0-9]*) nodes=unknown ;;
 	*) nodes=several ;;
 	esac
-	partition=other kind='' kind_gpus=0 described_gpus='' gpus=cpu whole_nodes='' misfit=''
+	kind='' kind_gpus=0 devices='' gpus=cpu whole_nodes='' misfit=''
 	if site_partition "${SLURM_JOB_PARTITION-}"; then
-		partition=$SLURM_JOB_PARTITION
 		case $kind_gpus in 0) ;; *) gpus=gpu ;; esac
 		check_gpus
 	else
+		misfit="partition ${SLURM_JOB_PARTITION-} is not described"
 		case ${SLURM_STEP_GPUS-}${SLURM_JOB_GPUS-} in ?*) gpus=gpu ;; esac
 	fi
-	step=$stack/$nodes/$gpus/$partition/$kind
+	step=$stack/$nodes/$gpus/$kind
 	note step "$step" "release $site_release, step $step"
 }
-# Clears $kind where this node has other GPUs than the site describes for its partition, and says so
-# in $misfit. `lumisite check --host` compares the rest.
+# Clears $kind where this node has another number of GPUs than the site describes for it, and says
+# so in $misfit. A driver's folder has the PCI address of each device, among other names.
 check_gpus() {
-	node_gpus=''
-	site_drivers
-	case $described_gpus in '' | "${node_gpus:-none}") return ;; esac
-	misfit="this node is not a $kind node as others of partition $partition"
-	misfit="$misfit (lumisite check --host shows what differs)"
-	kind='' kind_gpus=0
-}
-# A vendor, and its drivers. A driver's folder has more than devices, so the pattern fits something.
-count_gpus() {
-	vendor=$1 count=0
-	shift
+	count=0
 	set +f
-	for driver; do
-		[ -d "/sys/bus/pci/drivers/$driver" ] || continue
-		for device in "/sys/bus/pci/drivers/$driver"/*; do
-			case ${device##*/} in *:*:*.*) count=$((count + 1)) ;; esac
+	for driver in $site_drivers; do
+		for device in "/sys/bus/pci/drivers/$driver"/*:*:*.*; do
+			case $device in *'/*:'*) ;; *) count=$((count + 1)) ;; esac
 		done
 	done
 	set -f
-	[ "$count" = 0 ] || node_gpus="${node_gpus:+$node_gpus and }$count $vendor"
+	case $devices in '' | "$count") return ;; esac
+	misfit="this node is not a $kind node as others of partition $SLURM_JOB_PARTITION"
+	misfit="$misfit (lumisite check --host shows what differs)"
+	kind='' kind_gpus=0
 }
 
 # ---- 4 Binds, in $list
@@ -223,7 +215,7 @@ exists() {
 	esac
 }
 # The variable that remembers which binds are those of the module whose binds follow. What the node
-# lacks goes, such as the folder of an earlier job: no container would start with it.
+# lacks goes: no container would start with it.
 brought_by() {
 	remember_binds
 	marker=$1 brought=''
@@ -326,7 +318,6 @@ special_setting() {
 		port=$(((job % 7993 * 101 + SLURM_STEP_ID % 7993) % 7993 + 20000))
 		[ "$job" = 0 ] || setting "$1" "$port"
 		;;
-	one-gpu) one_gpu "$1" ;;
 	esac
 }
 # Sets $host to the first host of Slurm's list, such as x[001-004,007],z.
@@ -347,16 +338,4 @@ name_this_node() {
 	case $site_host_suffix,$node in ,* | *,'this node') return ;; esac
 	setting PET_LOCAL_ADDR "$node$site_host_suffix"
 	[ "$rank" != 0 ] || setting PET_RDZV_CONF is_host=1
-}
-# On request, one GPU for each task. A list of one, or of something else than numbers, stays.
-one_gpu() {
-	case ${LUMISITE_GPUS-},$misfit in one,) ;; *) return ;; esac
-	look_up "$1"
-	case $is_set$old_value in
-	'') [ "$kind_gpus" -le "$local_id" ] || setting "$1" "$local_id" own ;;
-	*-*) ;;
-	x*,*)
-		expand "$old_value" && pick "$local_id" "$numbers" && unset "$1" && setting "$1" "$picked" own
-		;;
-	esac
 }

@@ -193,38 +193,28 @@ ls_know_file() {
 	# What stands before `..` is no part of the name.
 	case $ls_path in */../*) ls_path=$ls_file ;; esac
 }
-# Sets $ls_family, $ls_version and $ls_plugin, each empty where it is not known, $ls_plan, and where
-# that is known from in $ls_basis: content (read in this very file), site (its name in the site's
-# folders), or name. Of a family, $ls_needs are the modules that it needs, $ls_has is whether it has
-# the plugin, and $ls_behind begins with the release. Of an image that was read, $ls_left_alone are
-# variables that are left to it, and $ls_lacking is what keeps its plugin from loading.
+# Sets $ls_family, $ls_version and $ls_plugin, each empty where it is not known, and $ls_plan;
+# $ls_basis is content where this very file was read, else name. Of a family, $ls_needs are the
+# modules that it needs, $ls_has is whether it has the plugin. Of an image that was read,
+# $ls_left_alone are variables left to it, and $ls_lacking is what keeps its plugin from loading.
 ls_know_image() {
-	ls_family='' ls_version='' ls_plugin='' ls_plan='' ls_planned='' ls_read='' ls_basis=name
-	ls_needs='' ls_front='' ls_libraries='' ls_has='' ls_behind='' ls_left_alone='' ls_lacking=''
+	ls_family='' ls_version='' ls_plugin='' ls_plan='' ls_planned='' ls_basis=name
+	ls_needs='' ls_front='' ls_libraries='' ls_has='' ls_left_alone='' ls_lacking=''
+	# A plan that names the file itself comes first, then one of which a pattern fits, then the lock.
 	if ls_site_family "${LUMISITE_FAMILY-}"; then
 		ls_family=$LUMISITE_FAMILY
-	else
-		# A plan that names the file itself comes first, one of which a pattern only fits it last.
-		if ls_site_plan "$ls_file" || ls_site_plan "$ls_path" || ls_site_plan_like "$ls_path" ||
-			ls_site_plan_like "$ls_file" || ls_site_image "$ls_file"; then
-			ls_read=1
-		fi
-		case $ls_file in */../*) ;; *) if ls_site_folder "$ls_file"; then ls_basis=site; fi ;; esac
-		if [ -z "$ls_family" ] && ! ls_site_name "$ls_file"; then
-			ls_basis=name
-			ls_site_name "$ls_path" || :
-		fi
-		ls_site_family "$ls_family" || :
-	fi
-	# What was read in another file than this one, or in an earlier one of this name, does not count.
-	if ls_is_other_file || [ "$ls_file" -nt "$0" ]; then ls_read=''; fi
-	if [ -z "$ls_read" ]; then
-		ls_version='' ls_plugin=$ls_has ls_left_alone='' ls_lacking=''
-		ls_read_version
-	elif [ -z "$ls_plan" ] || [ -n "$ls_planned" ]; then
-		# A plan whose pattern only fits the name was made for some other file.
+	elif ls_site_plan "$ls_file" || ls_site_plan "$ls_path"; then
+		ls_basis=content
+	elif ls_site_plan_like "$ls_path" || ls_site_plan_like "$ls_file"; then
+		:
+	elif ls_site_image "$ls_file"; then
 		ls_basis=content
 	fi
+	if [ -z "$ls_family" ]; then ls_site_name "$ls_file" || ls_site_name "$ls_path" || :; fi
+	ls_site_family "$ls_family" || :
+	# What was read in another file than this one, or in an earlier one of this name, does not count.
+	if ls_is_other_file || [ "$ls_file" -nt "$0" ]; then ls_basis=name; fi
+	case $ls_basis in name) ls_version='' ls_plugin=$ls_has ls_left_alone='' ls_lacking='' ;; esac
 	ls_rest=''
 	if [ -n "$ls_version" ]; then
 		ls_rest=$((ls_version / 1000000)).$((ls_version / 1000 % 1000)).$((ls_version % 1000))
@@ -236,21 +226,6 @@ ls_know_image() {
 # Whether the plan names another file than the image that is there.
 ls_is_other_file() {
 	[ -n "$ls_planned" ] && [ -e "$ls_path" ] && ! [ "$ls_path" -ef "$ls_planned" ]
-}
-# Sets $ls_version to the release with which $ls_behind begins, the rest of the file's path, as a
-# number (6.2.4: 6002004; 70: 7000000; 714 may be 7.14 or 71.4, and is not known).
-ls_read_version() {
-	case $ls_behind in '' | "$ls_file") return 0 ;; esac
-	ls_word=${ls_behind%%[!0-9.]*}
-	ls_word=${ls_word%.}
-	case $ls_word in [0-9][0-9] | 10[0-9]) ls_word=${ls_word%?}.${ls_word#"${ls_word%?}"} ;; esac
-	case $ls_word in
-	*[!0-9.]* | .* | *. | *..* | *.*.*.* | 0[0-9]* | *.0[0-9]* | *[0-9][0-9][0-9][0-9]*) return 0 ;;
-	*.*.*) ls_rest=${ls_word#*.} ;;
-	*.*) ls_rest=${ls_word#*.}.0 ;;
-	*) return 0 ;;
-	esac
-	ls_version=$(((${ls_word%%.*} * 1000 + ${ls_rest%%.*}) * 1000 + ${ls_rest#*.}))
 }
 # A plan is for one image. A link that leads elsewhere now, and a file that was written anew, can be
 # told without a program.
@@ -390,12 +365,11 @@ ls_variable() {
 	case ${LUMISITE_EXPORTS-} in *";$1=$ls_old;"*) ls_free=1 ;; esac
 }
 # Conditions, each of which may be empty: of the release, families in blanks, yes or no for the
-# plugin, `read` where a guess about the image could hang or abort it; then what to do, and its
-# value. The first that fits decides, as in the ledger. What is not known is not guessed, and an
-# exception that leaves the variable alone is one only where it is known to hold. A value of the
-# user's stays.
+# plugin; then what to do, and its value. The first that fits decides, as in the ledger. What is
+# not known is not guessed, and an exception that leaves the variable alone is one only where it is
+# known to hold. A value of the user's stays.
 ls_rule() {
-	case $ls_decided,$4,$ls_basis in 1,* | ,read,name) return 0 ;; esac
+	case $ls_decided in 1) return 0 ;; esac
 	ls_open=''
 	case $1,$ls_version in
 	,*) ;;
@@ -412,12 +386,12 @@ ls_rule() {
 	*,) ls_open=1 ;;
 	*) return 0 ;;
 	esac
-	case $ls_open,$5 in 1,leave) return 0 ;; esac
+	case $ls_open,$4 in 1,leave) return 0 ;; esac
 	ls_decided=1
-	case ${ls_open:+leave}$5,$ls_free in
-	value,1) ls_set "$6" ;;
+	case ${ls_open:+leave}$4,$ls_free in
+	value,1) ls_set "$5" ;;
 	value,) ls_keep_value ;;
-	directory,1) case ${LUMISITE_PRIVATE-} in ?*) ls_set "$LUMISITE_PRIVATE/$6" ;; esac ;;
+	directory,1) case ${LUMISITE_PRIVATE-} in ?*) ls_set "$LUMISITE_PRIVATE/$5" ;; esac ;;
 	unset,*) case " ${LUMISITE_KEEP-} " in *" $ls_name "*) ;; *) unset "$ls_name" ;; esac ;;
 	leave*,1) unset "$ls_name" ;;
 	esac

@@ -45,9 +45,7 @@ _REASONS = {
 #: What to print for each source of the facts about an image.
 _KNOWN_FROM = {
     "content": "read in the image",
-    "site": "from its name, which the site itself gave",
-    "name": "guessed from its name: what could abort or hang a wrong image is not set; "
-    "`lumisite images --lock FILE` reads it",
+    "name": "by its name, so what depends on its contents is not set; `lumisite images --lock FILE` reads it",
 }
 
 

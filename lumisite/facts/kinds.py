@@ -164,7 +164,7 @@ _STARTER = ("helper spank/bin",)
 _SLURM = (*slurm.FOLDERS, *slurm.PLUGIN_FOLDERS)
 _PLATFORM = "site platforms.{platform}."
 _GPUS = ("site node_kinds.{gpu_kind}.gpus", _MASK)
-_DEVICES = (*_GPUS, "setting {one_gpu}", *_JOB)
+_DEVICES = (*_GPUS, *_JOB)
 _HOST_DEFAULTS = (f"{_PLATFORM}stacks.{{host_stack}}.default",)
 
 KINDS: tuple[Kind, ...] = (
@@ -320,7 +320,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "slurm-conf", "what a task of a job finds, and which devices", read=slurm.read_slurm_files, where=_SLURM,
-        touches=("site node_kinds.{kind}", "mask {kind}", "setting {one_gpu}", "helper spank/cli_filter.lua", *_JOB),
+        touches=("site node_kinds.{kind}", "mask {kind}", "helper spank/cli_filter.lua", *_JOB),
         severity=filter_severity,
     ),
     Kind("cgroup", _CONFINED, touches=_DEVICES, read=node_files.read_cgroups, severity=by(FAULT, FAULT, DOUBT)),

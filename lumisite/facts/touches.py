@@ -157,7 +157,6 @@ def _values(word: str, change: Change, context: Context) -> Collection[str]:
         "module": site.modules,
         "runtime": [site.command],
         "borrowing": [name for name, family in site.families.items() if family.libraries],
-        "one_gpu": [setting.name for setting in site.settings if setting.computed == "one-gpu"],
         "host_stack": [name for name in site.host_stacks if name in context.old.stacks],
         "driven": [context.driven] if context.driven and is_driver else [],
         "stack": [stack] if stack in context.old.stacks else [],

@@ -13,7 +13,7 @@ from lumisite.lint.programs import Start, known_image, starts_of
 from lumisite.lint.script import with_lines
 from lumisite.machine.tree import is_under
 from lumisite.site.evidence import Harm, harms
-from lumisite.site.ledger import Situation, decided_by_image, judge_conditions
+from lumisite.site.ledger import Situation, depends_on_image, judge_conditions
 from lumisite.site.model import Site
 from lumisite.site.pairs import missing_partners
 from lumisite.site.selection import combinations, module_version, usable
@@ -74,7 +74,7 @@ def _condition(job: Job, harm: Harm, setting: ScriptSetting, value: str, starts:
 
 def _instead(site: Site, name: str) -> str:
     """Return the line that sets what the ledger does whatever the image, if anything."""
-    always = (entry.value for entry in site.settings if entry.name == name and not decided_by_image(site, entry))
+    always = (entry.value for entry in site.settings if entry.name == name and not depends_on_image(site, entry.when))
     value = next((value for value in always if value is not None), None)
     return f"unset {name}" if value is None else f"export {name}={value}"
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from lumisite.paths import MODULEFILE
 from lumisite.release.tree import RenderedTree
-from lumisite.render.manifest import MANIFEST, NO_MANIFEST, PAGE, Manifest, ModuleSummary
+from lumisite.render.manifest import MANIFEST, NO_MANIFEST, Manifest, ModuleSummary
 from lumisite.text import printable
 
 _LISTS = ("binds", "provides", "loads", "conflicts")
@@ -162,8 +162,7 @@ def _file_changes(old: RenderedTree | None, new: RenderedTree, modules: Iterable
     """Yield the files that differ; where only the version of a module is new, its file is compared with the old one."""
     before, after = _files(old) if old else {}, _files(new)
     renamed = {
-        form.format(f"{module.name}/{module.new}"): form.format(f"{module.name}/{module.old}")
-        for form in (MODULEFILE, PAGE)
+        MODULEFILE.format(f"{module.name}/{module.new}"): MODULEFILE.format(f"{module.name}/{module.old}")
         for module in modules
         if module.old and module.new and module.old != module.new
     }

@@ -16,7 +16,6 @@ from lumisite.site.ledger import (
     Situation,
     Verdict,
     decide,
-    decided_by_image,
     depends_on_image,
     describe_action,
     describe_conditions,
@@ -128,13 +127,11 @@ def explain(
 
 
 def _known(site: Site, situation: Situation, holds: Holds | None) -> str:
-    """Describe a situation; of an image that was asked about also what is not known, and what is only guessed."""
+    """Describe a situation; of an image that was asked about also what is not known."""
     words = {True: "yes", False: "no"}
     known = {item: str(words.get(value, value)) for item, value in situation.known().items()}
     if holds is not None:
-        basis = " (guessed from its name)" if holds.guessed else " (read)"
-        inside = [item for item in image_conditions(site) if item != "family"]
-        known |= {item: f"{known[item]}{basis}" if item in known else "not known" for item in inside}
+        known = {**dict.fromkeys((item for item in image_conditions(site) if item != "family"), "not known"), **known}
     return ", ".join(f"{item} {value}" for item, value in known.items())
 
 
@@ -149,7 +146,7 @@ def _explained(name: str, kind: Literal["setting", "bind"], situation: str, entr
 
 def _entry(site: Site, verdict: Verdict[Setting] | Verdict[HostPath]) -> EntryOutcome:
     entry = verdict.entry
-    by_image = decided_by_image(site, entry) if isinstance(entry, Setting) else depends_on_image(site, entry.when)
+    by_image = depends_on_image(site, entry.when)
     setter = "the wrapper, which sees the image" if by_image else "the task prolog"
     conditions = describe_conditions(entry.when)
     lost = f"; {verdict.reason}" if verdict.holds is False else ""

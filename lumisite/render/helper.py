@@ -35,7 +35,7 @@ from lumisite.render.runtimes import (
 from lumisite.render.templates import comment, lua_pattern, quote_lua
 from lumisite.site.entries import HostPath
 from lumisite.site.images import Holds, plugin_by_name
-from lumisite.site.kinds import fingerprint_of
+from lumisite.site.kinds import NO_GPUS, fingerprint_of
 from lumisite.site.library_path import host_path, library_path
 from lumisite.site.model import Site
 from lumisite.site.plans import ImagePlan, LoadedPlan, PlanLine, holds_by_plan, literal_path
@@ -88,19 +88,8 @@ def prolog_data(of: Rendering) -> Iterator[str]:
     yield from _head("site_", of)
     yield sh.assign(site_release=of.release)
     yield sh.assign(site_prefix=site.runtime.prefix, site_host_suffix=site.fabric.host_suffix or "")
-    partitions = []
-    for name, partition in site.partitions.items():
-        kind = partition.node_kind
-        values = sh.row(
-            kind=kind,
-            kind_gpus=str(len(site.node_kinds[kind].gpus)),
-            described_gpus=fingerprint_of(site, kind).gpus,
-            whole_nodes="1" if partition.whole_nodes else "",
-        )
-        partitions.append(([shlex.quote(name)], values))
-    yield from sh.lookup("site_partition", partitions)
-    drivers = drivers_of(site).items()
-    yield from sh.function("site_drivers", (" ".join(["count_gpus", gpu, *names]) for gpu, names in drivers))
+    yield from sh.lookup("site_partition", (([shlex.quote(name)], _partition(site, name)) for name in site.partitions))
+    yield sh.numbers("site_drivers", [driver for drivers in drivers_of(site).values() for driver in drivers])
     yield from sh.function("site_binds", _prolog_binds(of))
     yield sh.numbers("site_names", [*prolog_names(site), "PET_LOCAL_ADDR", "PET_RDZV_CONF"])
     settings, caches = (prolog_chains(site, of.decisions, directories=these) for these in (False, True))
@@ -116,6 +105,18 @@ def _head(prefix: str, of: Rendering) -> Iterator[str]:
     """Yield what both scripts know, the names of its variables behind a prefix."""
     yield sh.assign(ls_site_root=of.site.root)
     yield sh.numbers(f"{prefix}stacks", of.decisions)
+
+
+def _partition(site: Site, name: str) -> str:
+    """Return what is known of the nodes of a partition."""
+    partition = site.partitions[name]
+    described = fingerprint_of(site, partition.node_kind).gpus
+    return sh.row(
+        kind=partition.node_kind,
+        kind_gpus=str(len(site.node_kinds[partition.node_kind].gpus)),
+        devices="0" if described == NO_GPUS else described.partition(" ")[0],
+        whole_nodes="1" if partition.whole_nodes else "",
+    )
 
 
 def _wrapper_binds(of: Rendering) -> Iterator[str]:
@@ -172,16 +173,14 @@ def _families(of: Rendering) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
     """Yield the families of which the same is known, and what that is."""
     names_of: dict[tuple[str, ...], list[str]] = {}
     for name, family in of.site.families.items():
-        after = next(iter(family.release_after.values()), "")
         needs = sh.row(ls_needs=f" {' '.join(map(bind_marker, family.modules))} ")
         values = sh.row(
             ls_front=":".join(family.prepend_path),
             ls_libraries=":".join(library_path(of.site, of.selection.platform, name)),
             ls_has=plugin_word(plugin_by_name(of.site, name)),
         )
-        behind = f"ls_behind=${{ls_file##{sh.case_pattern(after)}}}" if after else sh.NOTHING
-        lines = (needs, " ".join(word for word in (values, behind) if word != sh.NOTHING))
-        names_of.setdefault(tuple(filter(None, lines)), []).append(shlex.quote(name))
+        lines = (needs, values) if values != sh.NOTHING else (needs,)
+        names_of.setdefault(lines, []).append(shlex.quote(name))
     yield from ((names, lines) for lines, names in names_of.items())
 
 
@@ -266,9 +265,6 @@ def wrapper_data(of: Rendering) -> Iterator[str]:
     yield from sh.lookup("ls_site_plan", [(patterns, values) for patterns, values, exact in planned if exact])
     yield from sh.lookup("ls_site_plan_like", [(patterns, values) for patterns, values, exact in planned if not exact])
     yield from sh.lookup("ls_site_image", () if of.lock is None else _locked(of, of.lock.lock))
-    folders = site.images.folders if site.images is not None else ()
-    below = [sh.case_pattern(f"{glob.escape(folder.path.rstrip('/'))}/*") for folder in folders]
-    yield from sh.lookup("ls_site_folder", [(below, ":")] if below else ())
     families = site.families.items()
     patterns = [
         (list(map(sh.case_pattern, family.paths)), sh.row(ls_family=name)) for name, family in families if family.paths
@@ -281,7 +277,7 @@ def wrapper_data(of: Rendering) -> Iterator[str]:
         for plan in followed
     ]
     yield from sh.function("ls_site_follow", sh.case('"$1"', rows) if rows else ())
-    yield "# ls_rule: RELEASE FAMILIES PLUGIN read (each may be empty), what to do, the value"
+    yield "# ls_rule: RELEASE FAMILIES PLUGIN (each may be empty), what to do, the value"
     yield from sh.function("ls_site_settings", sh.decide(wrapper_chains(site, of.decisions), "ls_step"))
     yield 'ls_start "$@"'
 

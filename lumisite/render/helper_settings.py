@@ -19,9 +19,8 @@ from lumisite.site.ledger import (
     Decision,
     Situation,
     Verdict,
-    decided_by_image,
+    depends_on_image,
     judge_conditions,
-    needs_reading,
 )
 from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
@@ -50,7 +49,7 @@ def wrapper_chains(site: Site, decisions: Mapping[str, Decision]) -> Iterable[Ch
 
     Its rules decide among themselves, since they ask what the image holds, so each is a chain of its own.
     """
-    names = _names(site, partial(decided_by_image, site))
+    names = _names(site, lambda setting: depends_on_image(site, setting.when))
     for name, chain in zip(names, _chains(site, decisions, names, _for_wrapper), strict=True):
         yield ((Where(), f"ls_variable {name}"),)
         yield from ((rule,) for rule in chain)
@@ -100,8 +99,7 @@ def plugin_word(plugin: bool | None) -> str:
 def step_of(when: When, stacks: tuple[str, ...] = ()) -> Where:
     """Return the part of conditions that only the step tells."""
     gpus = () if when.gpus is None else ("gpu" if when.gpus else "cpu",)
-    nodes, variables = (when.nodes,) if when.nodes else (), tuple((when.variable or {}).items())
-    return Where(stacks, nodes, gpus, when.partition or (), when.kind or (), variables)
+    return Where(stacks, (when.nodes,) if when.nodes else (), gpus, when.kind or ())
 
 
 def _names(site: Site, is_included: Callable[[Setting], bool]) -> list[str]:
@@ -112,12 +110,12 @@ def _names(site: Site, is_included: Callable[[Setting], bool]) -> list[str]:
 
 
 def _acts(site: Site, setting: Setting) -> bool:
-    return not setting.leave and not decided_by_image(site, setting)
+    return not setting.leave and not depends_on_image(site, setting.when)
 
 
 def _for_prolog(site: Site, name: str, verdict: Verdict[Setting] | None) -> str:
     action, word = _action(verdict, "local_id")
-    if verdict is None or action == "leave" or decided_by_image(site, verdict.entry):
+    if verdict is None or action == "leave" or depends_on_image(site, verdict.entry.when):
         return NOTHING
     if action == "value":
         return f"setting {name} {word}"
@@ -132,17 +130,14 @@ def _tests(site: Site, when: When) -> Iterator[str]:
 
 
 def _for_wrapper(site: Site, name: str, verdict: Verdict[Setting] | None) -> str:
-    when, reading = When(), ""
-    if verdict is not None:
-        when = verdict.entry.when
-        reading = "read" if needs_reading(site, verdict.entry) else ""
+    when = When() if verdict is None else verdict.entry.when
     image = (
         " && ".join(_tests(site, when)),
         "" if when.family is None else f" {' '.join(when.family)} ",
         plugin_word(when.plugin),
     )
     action, word = _action(verdict, "ls_local_id")
-    return " ".join(["ls_rule", *map(shlex.quote, (*image, reading)), action, word]).rstrip()
+    return " ".join(["ls_rule", *map(shlex.quote, image), action, word]).rstrip()
 
 
 def _action(verdict: Verdict[Setting] | None, local_id: str) -> tuple[str, str]:
@@ -183,7 +178,7 @@ def _links(site: Site, name: str, verdicts: Iterable[Verdict[Setting]], line_of:
     for verdict in verdicts:
         setting = verdict.entry
         if setting.name == name and verdict.applies:
-            if setting.leave and line_of is _for_prolog and decided_by_image(site, setting):
+            if setting.leave and line_of is _for_prolog and depends_on_image(site, setting.when):
                 # An exception for some images: the wrapper, which sees them, takes back what the prolog sets for all.
                 continue
             if setting.when.libfabric is not None:
@@ -191,6 +186,6 @@ def _links(site: Site, name: str, verdicts: Iterable[Verdict[Setting]], line_of:
                 continue
             where = step_of(setting.when)
             yield where, line_of(site, name, verdict)
-            if where == Where() and (line_of is not _for_wrapper or not decided_by_image(site, setting)):
+            if where == Where() and (line_of is not _for_wrapper or not depends_on_image(site, setting.when)):
                 return
     yield Where(), line_of(site, name, None)

@@ -92,7 +92,6 @@ def _families(of: Rendering) -> Entries:
             "prepend_path": ":".join(family.prepend_path),
             "library_path": ":".join(library_path(of.site, of.selection.platform, name)),
             "plugin": _PLUGIN[plugin_by_name(of.site, name)],
-            "release_after": " ".join(family.release_after.values()),
             "mpi": family.mpi or "",
         }
         for key, value in values.items():

@@ -19,8 +19,6 @@ from lumisite.site.load import LoadedSite, description_name
 from lumisite.site.yaml import joined
 
 MANIFEST = "MANIFEST.json"
-#: Where a tree has all about a module that `module help` has no room for.
-PAGE = "help/{}.txt"
 LARGEST_MANIFEST_BYTES = 8 * 1024 * 1024
 
 #: What a file may be: a mode, or a link to another file of its folder.

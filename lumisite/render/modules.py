@@ -8,9 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from lumisite.machine.tree import is_under
-from lumisite.paths import current
-from lumisite.render.manifest import PAGE, ModuleSummary
-from lumisite.render.module_help import help_texts
+from lumisite.render.manifest import ModuleSummary
+from lumisite.render.module_help import help_text
 from lumisite.site.ledger import Decision, decide_combinations, default_family
 from lumisite.site.load import LoadedSite, description_name
 from lumisite.site.model import Module, Site
@@ -69,7 +68,6 @@ class ModulePlan:
     version: str
     template: str
     help: str
-    page: str
     whatis: tuple[str, ...]
     notices: tuple[str, ...]
     bind_variable: str
@@ -129,15 +127,12 @@ def _plan(of: Rendering, name: str, chosen: Combination, meanings: Sequence[tupl
     provides = [(what, at) for what, at in libraries.items() if any(is_under(at, bind.path) for bind in binds)]
     loads = tuple(f"{other}/{module_version(site, site.modules[other], chosen)}" for other in module.loads)
     title = f"{name}/{version} for {site.title}, platform {chosen.platform}"
-    page = current(site.root, PAGE.format(f"{name}/{version}"))
-    texts = help_texts(of.templates, site, decision, name, title, notices, provides, loads, meanings, page)
     caching = filter(None, (gpu_of(stack.gpu).caching for stack in site.stacks.values() if stack.gpu))
     return ModulePlan(
         name=name,
         version=version,
         template=module.template,
-        help=texts.help,
-        page=texts.page,
+        help=help_text(site, decision, name, title, notices, meanings),
         whatis=(
             f"Name: {name}",
             f"Version: {version}",

@@ -22,8 +22,8 @@ from lumisite.site.ledger import (
     Situation,
     choose,
     decide,
-    decided_by_image,
     default_family,
+    depends_on_image,
     of_modules,
 )
 from lumisite.site.library_path import library_path
@@ -113,7 +113,6 @@ class FirstRank:
             gpus=bool(site.kind_of(partition).gpus),
             partition=partition,
             kind=site.partitions[partition].node_kind,
-            variables={},
         )
         return situation if self.image is None else situation.with_image(self.image.holds)
 
@@ -165,7 +164,7 @@ def _of_task(rank: FirstRank, given: Mapping[str, Variable]) -> dict[str, Variab
     site, sees_image = rank.site, rank.image is not None
     of_tasks = [setting for setting in site.settings if setting.where == TASK]
     names = dict.fromkeys(setting.name for setting in of_tasks)
-    by_image = {setting.name for setting in of_tasks if decided_by_image(site, setting)}
+    by_image = {setting.name for setting in of_tasks if depends_on_image(site, setting.when)}
     # The prolog makes private directories, and before the image is known: for its own variables.
     of_prolog = [choose(site, rank.decision, name, sees_image=False) for name in names if name not in given]
     has_directories = any(one and not one.is_open and one.verdict.entry.directory for one in of_prolog)
@@ -194,8 +193,6 @@ def _value(site: Site, setting: Setting, private: str | None) -> str | None:
         return None
     if setting.directory is not None:
         return private and f"{private}/{setting.directory.replace('{rank}', '0')}"
-    if setting.computed == "one-gpu":  # on request alone
-        return None
     if setting.computed is not None:
         suffix = site.fabric.host_suffix if setting.computed == "master-address" else ""
         return f"<{COMPUTED[setting.computed]}>{suffix or ''}"

@@ -13,7 +13,6 @@ from lumisite.render.helper import join_filter, join_script, prolog_data, wrappe
 from lumisite.render.ledger_table import ledger_table
 from lumisite.render.manifest import (
     MANIFEST,
-    PAGE,
     Manifest,
     RenderedFile,
     file_entries,
@@ -87,8 +86,6 @@ def _module_files(of: Rendering, plans: Sequence[ModulePlan]) -> dict[str, Rende
         files[MODULEFILE.format(path)] = RenderedFile(text)
 
     for plan in plans:
-        if plan.page:
-            files[PAGE.format(plan.full_name)] = RenderedFile(plan.page)
         write_module(plan.full_name, plan.template, module=plan)
     for default in {plan.name: plan for plan in reversed(plans)}.values():  # the first of each module
         write_module(f"{default.name}/.modulerc", ".modulerc", default=default)

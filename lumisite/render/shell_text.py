@@ -17,15 +17,13 @@ WIDTH = 96
 class Where:
     """The steps in which a line of data counts, as the scripts know a step; what is empty does not matter.
 
-    `nodes` is `one` or `several`, `gpus` is `gpu` or `cpu`; `variable` are patterns that variables of the job fit.
+    `nodes` is `one` or `several`, `gpus` is `gpu` or `cpu`.
     """
 
     stack: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
-    partition: tuple[str, ...] = ()
     kind: tuple[str, ...] = ()
-    variable: tuple[tuple[str, str], ...] = ()
 
 
 #: Lines of which the first counts whose condition holds.
@@ -33,7 +31,7 @@ Chain: TypeAlias = tuple[tuple[Where, str], ...]
 #: What a line is where a script does nothing.
 NOTHING = ":"
 #: What a step is, in the order of the scripts' words for it.
-_SIDES = ("stack", "nodes", "gpus", "partition", "kind")
+_SIDES = ("stack", "nodes", "gpus", "kind")
 
 
 def assign(**values: str) -> str:
@@ -119,15 +117,10 @@ def decide(chains: Iterable[Chain], step: str) -> Iterator[str]:
             list(dict.fromkeys(lines)) for lines in zip(*([line for _, line in chain] for chain in group), strict=True)
         ]
         asks = any(getattr(where, side) for where in wheres for side in _SIDES)
-        tests = list(dict.fromkeys(where.variable for where in wheres if where.variable))
-        for number, test in enumerate(tests):
-            yield from _fits(f"{step}_holds_{number}", test)
         if not wheres:
             continue
-        if asks or tests:
-            rows = [(_patterns(where, tests), body) for where, body in zip(wheres, bodies, strict=True)]
-            subject = [f"${step}", *(f"${step}_holds_{number}" for number in range(len(tests)))]
-            yield from case("/".join(subject), rows)
+        if asks:
+            yield from case(f"${step}", zip(map(_patterns, wheres), bodies, strict=True))
         else:
             yield from bodies[0]
 
@@ -139,19 +132,10 @@ def _without_idle_end(chain: Chain) -> Chain:
     return chain
 
 
-def _fits(name: str, test: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Set a variable of the script to `yes` where all of some patterns fit variables of the job, else to nothing."""
-    inner = [f"{name}=yes"]
-    for variable_name, pattern in reversed(test):
-        inner = case(f'"${{{variable_name}-}}"', [([case_pattern(pattern) or "''"], inner)])
-    yield from [f"{name}=''", *inner]
-
-
-def _patterns(where: Where, tests: Sequence[tuple[tuple[str, str], ...]] = ()) -> list[str]:
+def _patterns(where: Where) -> list[str]:
     if where == Where():
         return ["*"]
     sides: list[Iterable[str]] = [list(map(shlex.quote, getattr(where, side))) or ["*"] for side in _SIDES]
-    sides += [["yes" if where.variable == test else "*"] for test in tests]
     return ["/".join(words) for words in product(*sides)]
 
 

@@ -69,7 +69,6 @@ def _environment(templates: tuple[tuple[str, str], ...]) -> jinja2.Environment:
         lua=quote_lua,
         lua_text=quote_lua_text,
         comment=comment,
-        filled=filled,
     )
     return environment
 

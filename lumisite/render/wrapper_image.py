@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lumisite.site.images import Holds, family_by_path, holds_by_name, in_site_folder, plugin_by_name, release_by_name
+from lumisite.site.images import Holds, family_by_path, holds_by_name, plugin_by_name
 from lumisite.site.model import Site
 from lumisite.site.plans import ImagePlan, LoadedPlan, holds_by_plan, literal_path
 
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 class WrapperImage:
     """What the wrapper knows of an image, and the plan that it follows.
 
-    `known_from` is `content` where somebody read the image, for a plan or a lock, `site` where its name is one of the
-    site's own image folders, `name` where it is guessed from another name.
+    `known_from` is `content` where somebody read the image, for a plan or a lock, else `name`.
     """
 
     holds: Holds
@@ -40,17 +39,16 @@ def wrapper_image(
     typed = name if "://" in name else os.path.abspath(name)  # noqa: PTH100 - a Path would drop what the user typed
     file = name if "://" in name else os.path.realpath(typed)
     of_platform = [loaded.plan for loaded in plans if loaded.plan.platform == platform]
-    # By its name, no more than a name of the site's own image folders counts as known.
-    named = "site" if in_site_folder(site, file) else "name"
     for path in (file, typed):
         for plan in (plan for plan in of_platform if path in _literal_paths(plan)):
             if path in _links(plan) and _is_other_file(typed, str(plan.image and plan.image.file)):
-                return WrapperImage(replace(_by_family(site, plan.family, file), guessed=named == "name"), named)
+                return WrapperImage(_of_family(site, plan.family), "name")
             return WrapperImage(holds_by_plan(plan), "content", plan)
     for path in (typed, file):
         for plan in of_platform:
             if any(literal_path(one) is None and fnmatchcase(path, one) for one in plan.paths):
-                return WrapperImage(replace(holds_by_plan(plan), guessed=named == "name"), named, plan)
+                # Made for some other file: what was read in that is not known of this one.
+                return WrapperImage(_of_family(site, plan.family), "name", plan)
     if lock is not None:
         from lumisite.images.lock import holds_by_lock  # which brings all that reads images
 
@@ -58,8 +56,7 @@ def wrapper_image(
             if (image.target or path) == file and not image.fault and image.versions:
                 holds = holds_by_lock(site, path, image, platform)
                 return WrapperImage(replace(holds, family=holds.family or family_by_path(site, file, typed)), "content")
-    by_name = holds_by_name(site, file, typed)
-    return WrapperImage(by_name, "name" if by_name.guessed else "site")
+    return WrapperImage(holds_by_name(site, file, typed), "name")
 
 
 def _links(plan: ImagePlan) -> Sequence[str]:
@@ -77,9 +74,6 @@ def _is_other_file(path: str, planned: str) -> bool:
     return Path(path).exists() and os.path.realpath(path) != os.path.realpath(planned)
 
 
-def _by_family(site: Site, family: str, file: str) -> Holds:
+def _of_family(site: Site, family: str) -> Holds:
     """Return what is known of an image of a family that nobody read."""
-    after = site.families[family].release_after
-    found = {stack: release_by_name(pattern, file) for stack, pattern in after.items()}
-    stacks = {stack: release for stack, release in found.items() if release is not None}
-    return Holds(family, stacks, plugin_by_name(site, family))
+    return Holds(family, plugin=plugin_by_name(site, family))

@@ -47,13 +47,7 @@ class When:
     platform: tuple[str, ...] | None = key("Platforms by name.", names="platforms", default=None)
     nodes: Literal["one", "several"] | None = key("Whether the job step has one node or several.", default=None)
     gpus: bool | None = key("Whether the step's nodes have GPUs.", default=None)
-    partition: tuple[str, ...] | None = key("Partitions by name.", names="partitions", default=None)
     kind: tuple[str, ...] | None = key("Node kinds by name.", names="node_kinds", default=None)
-    variable: Mapping[VariableName, Value] | None = key(
-        "Variables of the job, by names that a shell knows, each with a shell pattern of its value; one that is not "
-        "set is empty.",
-        default=None,
-    )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -132,7 +126,7 @@ class Setting(Stated):
         default=None,
     )
     with_directories: tuple[Line, ...] = key("Directories to make in it, which programs do not make.", default=())
-    computed: Literal["master-address", "master-port", "one-gpu"] | None = key(
+    computed: Literal["master-address", "master-port"] | None = key(
         "Set it to something that the helper works out on the compute node.", default=None
     )
     unset: bool = key("Take the variable away.", default=False)

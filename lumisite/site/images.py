@@ -18,8 +18,7 @@ class Holds:
 
     `plugin` is whether it has an OFI plugin that finds a libfabric which it can load, `libfabric` the release of that.
     Else `lacking` is a folder of the container where it looks in vain, or `too_old` a sentence about what it finds.
-    `sets` are the variables of the ledger that the image sets itself. `guessed` is whether all this was only taken from
-    a name, which is not one that the site itself gave.
+    `sets` are the variables of the ledger that the image sets itself.
     """
 
     family: str | None = None
@@ -29,7 +28,6 @@ class Holds:
     lacking: str = ""
     too_old: str = ""
     sets: Mapping[str, str] = field(default_factory=dict)
-    guessed: bool = False
 
 
 def family_by_path(site: Site, *paths: str) -> str | None:
@@ -46,20 +44,12 @@ def family_by_path(site: Site, *paths: str) -> str | None:
 
 
 def holds_by_name(site: Site, *paths: str) -> Holds:
-    """Return what the wrapper knows of an image by its names alone: first the file that they lead to, then as typed."""
+    """Return what the wrapper knows of an image by its names alone: first the file that they lead to, then as typed.
+
+    That is its family, and what its family tells: what else is in it only those know who read it.
+    """
     family = family_by_path(site, *paths)
-    if family is None:
-        return Holds(guessed=True)
-    after = site.families[family].release_after
-    known = {stack: version for stack in after if (version := release_by_name(after[stack], paths[0])) is not None}
-    named_by_site = in_site_folder(site, paths[0]) and family_by_path(site, paths[0]) == family
-    return Holds(family, known, plugin_by_name(site, family), guessed=not named_by_site)
-
-
-def in_site_folder(site: Site, path: str) -> bool:
-    """Return whether a path, with its links followed, is below a folder of the site's own images."""
-    folders = site.images.folders if site.images is not None else ()
-    return "/../" not in path and any(path.startswith(f"{folder.path.rstrip('/')}/") for folder in folders)
+    return Holds() if family is None else Holds(family, plugin=plugin_by_name(site, family))
 
 
 def has_plugin(site: Site, family: str) -> bool | None:
@@ -81,35 +71,14 @@ def parse_release(text: str | None) -> Version | None:
         return None
 
 
-def release_by_name(after: str, path: str) -> Version | None:
-    """Read a release from a path, behind the longest part that fits the pattern `after`.
-
-    Digits alone are read where they can be one release only: 70 is 7.0, and 100 is 10.0, as no release is called 1.00;
-    714 may be 7.14, 7.1.4 or 71.4.
-
-    >>> str(release_by_name("*-gpu-", "/images/base-gpu-gpu-6.2.4.sif")), str(release_by_name("*r", "a-r70f21.sif"))
-    ('6.2.4', '7.0')
-    """
-    begin = next((at for at in range(len(path), -1, -1) if fnmatch.fnmatchcase(path[:at], after)), None)
-    if begin is None:
-        return None
-    digits = re.match(r"[0-9.]*", path[begin:])
-    text = digits[0].removesuffix(".") if digits else ""
-    if re.fullmatch(r"[0-9]{2}|10[0-9]", text, re.ASCII):
-        text = f"{text[:-1]}.{text[-1]}"
-    number = r"(?:0|[1-9][0-9]{0,2})"
-    return parse_version(text) if re.fullmatch(rf"{number}\.{number}(?:\.{number})?", text, re.ASCII) else None
-
-
 def releases_by_name(site: Site, *paths: str) -> dict[str, Version]:
-    """Return the releases in an image by its name: as the wrapper reads it, else in the form that others use.
+    """Return the releases that names of an image state, for advice alone: `NAME-6.2.4`, `NAME6.3`, `NAME/x:NAME6.3`.
 
-    That form is `NAME/pytorch:NAME6.3_ubuntu22.04`, with NAME for the stack.
+    NAME is the stack; no setting goes by what is found here.
     """
-    found: dict[str, Version] = {}
     if (stack := site.gpu_stack) is not None:
         pattern = re.compile(rf"{re.escape(stack)}[-_]?(\d+\.\d+(?:\.\d+)?)(?!.*{re.escape(stack)}[-_]?\d)")
         matches = (pattern.search(path.rpartition("/")[2]) for path in paths)
         if match := next(filter(None, matches), None):
-            found[stack] = parse_version(match[1])
-    return {**found, **holds_by_name(site, *paths).stacks}
+            return {stack: parse_version(match[1])}
+    return {}

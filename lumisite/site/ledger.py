@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from fnmatch import fnmatchcase
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from lumisite.findings.finding import Finding, Severity
 from lumisite.site.entries import HostPath, Setting, When
-from lumisite.site.evidence import covers, harms, sets
+from lumisite.site.evidence import harms
 from lumisite.site.images import Holds
 from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
@@ -23,7 +22,7 @@ from lumisite.text import printable
 #: Conditions that are known in the job step only.
 STEP_CONDITIONS = ("nodes", "gpus", "partition", "kind", "variable")
 #: What a situation has beside what conditions ask for by name.
-_NO_CONDITIONS = ("guessed", "sets", "variables")
+_NO_CONDITIONS = ("sets",)
 #: What conditions that hold, may hold, or do not, make of an entry that no other one comes before.
 _OUTCOMES: dict[bool | None, Literal["wins", "may win", "does not apply"]] = {
     True: "wins",
@@ -37,8 +36,7 @@ class Situation:
     """What is known where a setting is decided; `None` means that it is known on the compute node only.
 
     `family`, `plugin`, `libfabric` and the releases of stacks with `gpu` are those of the image that runs; other stacks
-    have the release in a module's version. `sets` are the variables that the image sets itself. `guessed` is whether
-    what is known of the image was only taken from a name. `variables` are those of the job.
+    have the release in a module's version. `sets` are the variables that the image sets itself.
     """
 
     platform: str
@@ -51,8 +49,6 @@ class Situation:
     kind: str | None = None
     libfabric: Version | None = None
     sets: Mapping[str, str] = field(default_factory=dict)
-    guessed: bool = False
-    variables: Mapping[str, str] | None = None
 
     def with_image(self, holds: Holds) -> Situation:
         """Return the situation in which an image runs that holds this."""
@@ -63,7 +59,6 @@ class Situation:
             plugin=holds.plugin,
             libfabric=holds.libfabric,
             sets=holds.sets,
-            guessed=holds.guessed,
         )
 
     def known(self) -> dict[str, Any]:
@@ -121,8 +116,6 @@ def decide(site: Site, situation: Situation) -> Decision:
     for index, setting in enumerate(site.settings):
         key = f"settings[{index}]"
         applies, reason = judge_conditions(setting.when, situation)
-        if applies is not False and situation.guessed and needs_reading(site, setting):
-            applies, reason = False, "needs an image that was read, here only its name is known"
         if applies is not False and setting.where == TASK and setting.name in situation.sets:
             applies, reason = False, f"the image itself sets {setting.name}={printable(situation.sets[setting.name])}"
         if applies is not False and setting.name in decided:
@@ -157,7 +150,7 @@ def choose(site: Site, decision: Decision, name: str, *, sees_image: bool) -> Ch
     for verdict in decision.settings:
         if verdict.entry.name != name or verdict.holds is False:
             continue
-        if verdict.holds and (sees_image or not decided_by_image(site, verdict.entry)):
+        if verdict.holds and (sees_image or not depends_on_image(site, verdict.entry.when)):
             return Choice(verdict)
         if not verdict.entry.leave:
             return Choice(verdict, is_open=True)
@@ -202,12 +195,6 @@ def judge_conditions(when: When, situation: Situation) -> tuple[bool | None, str
     """Return whether conditions hold, `None` when the situation leaves it open; and why."""
     left_open, known = [], situation.known()
     for name, expected in conditions_of(when).items():
-        if isinstance(expected, Mapping):
-            if situation.variables is None:
-                left_open.append(f"{name} is {describe_condition(expected)}")
-            elif not all(fnmatchcase(situation.variables.get(one, ""), fits) for one, fits in expected.items()):
-                return False, f"needs {name} {describe_condition(expected)}"
-            continue
         actual = known.get(name)
         if actual is None:
             left_open.append(f"{name} is {describe_condition(expected)}")
@@ -226,17 +213,6 @@ def image_conditions(site: Site) -> tuple[str, ...]:
 def depends_on_image(site: Site, when: When) -> bool:
     """Return whether conditions are about what is inside the image."""
     return not conditions_of(when).keys().isdisjoint(image_conditions(site))
-
-
-def needs_reading(site: Site, setting: Setting) -> bool:
-    """Return whether a setting applies only to an image that was read, or that the site itself named.
-
-    That is so where evidence says that its value does harm in some images: a wrong guess would hang or abort a job.
-    """
-    return sets(setting) and any(
-        depends_on_image(site, harm.harmful.when) and covers(harm.patterns, setting)
-        for harm in harms(site, setting.name)
-    )
 
 
 def harmful_values(
@@ -281,13 +257,7 @@ def _fit_together(first: Condition, second: Condition) -> bool:
         return first.overlaps(second)
     if isinstance(first, tuple) and isinstance(second, tuple):
         return not set(first).isdisjoint(second)
-    # Patterns of variables may both fit.
-    return isinstance(first, Mapping) or first == second
-
-
-def decided_by_image(site: Site, setting: Setting) -> bool:
-    """Return whether only the wrapper, which sees the image, can decide a setting."""
-    return depends_on_image(site, setting.when) or needs_reading(site, setting)
+    return first == second
 
 
 def describe_conditions(when: When) -> str:
@@ -304,7 +274,6 @@ def describe_conditions(when: When) -> str:
 COMPUTED = {
     "master-address": "first node of the job step",
     "master-port": "a port from the ids of the job and the step",
-    "one-gpu": "the task's own GPU",
 }
 
 
@@ -319,8 +288,8 @@ def describe_action(setting: Setting) -> str:
     return "is unset" if setting.unset else "is not set"
 
 
-#: What a condition requires: a release, one of some names, patterns of variables, one name, yes or no.
-Condition: TypeAlias = VersionRange | tuple[str, ...] | Mapping[str, str] | str | bool
+#: What a condition requires: a release, one of some names, one name, yes or no.
+Condition: TypeAlias = VersionRange | tuple[str, ...] | str | bool
 
 
 def conditions_of(when: When) -> dict[str, Condition]:
@@ -333,6 +302,4 @@ def describe_condition(value: Condition | Version) -> str:
     """Describe what a condition requires."""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, Mapping):
-        return " and ".join(f"{name}={pattern}" for name, pattern in value.items())
     return " or ".join(value) if isinstance(value, tuple) else str(value)

@@ -108,12 +108,6 @@ class Family(Stated):
         "Where its OFI plugin for NCCL comes from, as its recipe has it (left out: its recipe does not say).",
         default=None,
     )
-    release_after: Mapping[str, Line] = key(
-        "By stack, a shell pattern of what stands before its release in paths of images: `*-gpu-` for `-gpu-6.2.4-`; "
-        "without a dot `70` is 7.0 and `100` is 10.0, and what may be several releases (`714`, `624`) is not known.",
-        names="stacks",
-        default_factory=dict,
-    )
     library_path: tuple[Line, ...] = key(
         "Host libraries, by their names in `libraries` of a platform, whose `lib64` its loader must search first. "
         "In the container they are where a bind of the family's modules has them.",

@@ -14,7 +14,6 @@ from lumisite.site.evidence import covers, harms, sets
 from lumisite.site.ledger import (
     STEP_CONDITIONS,
     conditions_of,
-    decided_by_image,
     depends_on_image,
     describe_conditions,
     exclude,
@@ -281,7 +280,7 @@ def settings_are_unambiguous(site: Site) -> Faults:
             # It parts what the helper remembers of its own settings.
             message = f"{setting.value!r} contains ';'"
             yield UnfitError(message, "use a text without it").finding(f"{path}.value")
-        if setting.computed and decided_by_image(site, setting):
+        if setting.computed and depends_on_image(site, setting.when):
             conditions = ", ".join(image_conditions(site))
             message = f"is computed before any image is known, so `when` cannot have {conditions}"
             yield contradiction(f"{path}.computed", message, "use `modules` of the family, or a plan of the image")

@@ -24,7 +24,6 @@ from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
 from lumisite.render.wrapper_image import WrapperImage, wrapper_image
 from lumisite.site.cpu_list import parse_number_list
-from lumisite.site.kinds import fingerprint_of
 from lumisite.site.ledger import COMPUTED
 from lumisite.site.load import LoadedSite
 from lumisite.site.model import Site
@@ -32,16 +31,15 @@ from lumisite.site.plans import LoadedPlan
 from lumisite.site.selection import Selection
 from tests.support.prologs import shell_command
 
-#: What the folder of the made-up job is called, where the site's variable says more than the job's number.
 _PROLOG = """\
-exists() {{ :; }}
-may_be_private() {{ :; }}
-own_folder() {{ :; }}
-site_drivers() {{ node_gpus='{gpus}'; }}
-know_granted_cpus() {{ granted=''; }}
-ls_read_policy() {{ ls_mode=on; }}
-make_private() {{ private=${{places%% *}}; }}
-bind_task() {{ :; }}
+exists() { :; }
+may_be_private() { :; }
+own_folder() { :; }
+check_gpus() { :; }
+know_granted_cpus() { granted=''; }
+ls_read_policy() { ls_mode=on; }
+make_private() { private=${places%% *}; }
+bind_task() { :; }
 """
 #: Instead of the real runtime, the environment is written down that it is given.
 _WRAPPER = """\
@@ -125,8 +123,7 @@ def after_modules(tree: Tree, modules: Sequence[ModulePlan]) -> Stage:
 def run_prolog(tree: Tree, folder: Path, step: Step, task: int, before: Stage, shell: str) -> Stage:
     """Run the prolog for a task of the first node; its lines make the environment, as Slurm reads them."""
     kind = tree.site.partitions[step.partition].node_kind
-    gpus = fingerprint_of(tree.site, kind).gpus.removesuffix("none")
-    script = _script(tree, folder, "task_prolog", "spank/task_prolog", _PROLOG.format(gpus=gpus))
+    script = _script(tree, folder, "task_prolog", "spank/task_prolog", _PROLOG)
     given = {**before.after, **_slurm(tree.site, step, kind, task)}
     environment = dict(given)
     # Sourced under its deployed name, since it puts its own folder on PATH.

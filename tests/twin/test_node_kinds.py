@@ -1,4 +1,4 @@
-"""A partition with nodes of one kind, and nodes that have other GPUs, under real Slurm."""
+"""A node with another number of GPUs than its partition's kind, under real Slurm."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.twin.process import Result
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm]
 
-#: A kind with its GPUs next to its CPUs the other way round.
+#: The GPUs of the kind are next to each other's CPUs.
 KIND = """
   crossed:
     memory_mib: 2048
@@ -27,21 +27,16 @@ CHANGES = {
     "\nnode_kinds:": f"\nnode_kinds:{KIND}",
     "    since: 2026-01-21\n": "    since: 2026-01-21\n    gpu_bus_ids: {crossed: ['41', '46']}\n",
     "small-g: {node_kind: twin,": "small-g: {node_kind: crossed,",
-    "\nsettings:\n": """
-settings:
-  - {name: ROCR_VISIBLE_DEVICES, computed: one-gpu, why: on request, source: here}
-  - {name: BY_KIND, value: crossed, when: {kind: [crossed]}, why: to see it, source: here}
-""",
 }
 #: What each node's driver has, in the order of the nodes.
-SEEN: tuple[tuple[str, ...], ...] = ((), ("41", "46"), ("41",))
+SEEN: tuple[tuple[str, ...], ...] = (("41", "46"), ("41",))
 
 SHOW = (
     "sh -c 'while read -r name value; do [ $name != Cpus_allowed: ] || mask=$value; done </proc/self/status"
-    "; echo task $SLURMD_NODENAME $SLURM_LOCALID ${mask##*0} $ROCR_VISIBLE_DEVICES ${BY_KIND-none}'"
+    "; echo task $SLURMD_NODENAME $SLURM_LOCALID ${mask##*0}'"
 )
 STEP = (
-    f"LUMISITE_VERBOSE=1 LUMISITE_GPUS=one SLURM_TASK_PROLOG={PROLOG} srun -p small-g -N3 --ntasks-per-node=2 "
+    f"LUMISITE_VERBOSE=1 SLURM_TASK_PROLOG={PROLOG} srun -p small-g -N2 --ntasks-per-node=2 "
     f"--gpus-per-node=2 --cpu-bind=none {SHOW}"
 )
 WHY = "this node is not a crossed node as others of partition small-g (lumisite check --host shows what differs)"
@@ -57,7 +52,7 @@ def have_gpus(cluster: Cluster, node: str, buses: tuple[str, ...]) -> None:
 @pytest.fixture(scope="module", params=GENERATIONS)
 def mixed(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     require_twin()
-    with running(ClusterPlan(request.param, nodes=3, images=(), cpus=2)) as cluster:
+    with running(ClusterPlan(request.param, nodes=2, images=(), cpus=2)) as cluster:
         deploy_site(cluster, CHANGES)
         for node, buses in zip(cluster.nodes, SEEN, strict=True):
             have_gpus(cluster, node, buses)
@@ -69,10 +64,9 @@ def step(mixed: Cluster) -> Result:
     return mixed.run(STEP).check()
 
 
-def tasks(step: Result, node: str) -> list[tuple[str, ...]]:
-    """The mask, the GPU and the setting of each task of a node, by its number there."""
-    rows = re.findall(rf"^task {node} (\d) (\S+) (\S+) (\S+)$", step.stdout, re.MULTILINE)
-    return [tuple(row[1:]) for row in sorted(rows)]
+def tasks(step: Result, node: str) -> list[str]:
+    """The mask of each task of a node, by its number there."""
+    return [row[1] for row in sorted(re.findall(rf"^task {node} (\d) (\S+)$", step.stdout, re.MULTILINE))]
 
 
 def every_cpu(cluster: Cluster, node: str) -> str:
@@ -80,23 +74,22 @@ def every_cpu(cluster: Cluster, node: str) -> str:
 
 
 def test_each_task_has_the_mask_of_its_nodes_kind(mixed: Cluster, step: Result) -> None:
-    assert tasks(step, mixed.nodes[1]) == [("2", "0", "crossed"), ("1", "1", "crossed")]
+    assert tasks(step, mixed.nodes[0]) == ["2", "1"]
 
 
-def test_on_a_node_with_other_gpus_tasks_run_as_slurm_binds_them_and_say_why(mixed: Cluster, step: Result) -> None:
-    for number in (0, 2):
-        name = mixed.nodes[number]
-        assert tasks(step, name) == [(every_cpu(mixed, name), "0,1", "none")] * 2
-        assert step.stdout.count(f"lumisite: {name} rank {2 * number}: no CPU binding: {WHY}\n") == 1
+def test_on_a_node_with_fewer_gpus_tasks_run_as_slurm_binds_them_and_say_why(mixed: Cluster, step: Result) -> None:
+    other = mixed.nodes[1]
+    assert tasks(step, other) == [every_cpu(mixed, other)] * 2
+    assert step.stdout.count(f"lumisite: {other} rank 2: no CPU binding: {WHY}\n") == 1
 
 
 def test_without_being_asked_it_says_nothing(mixed: Cluster) -> None:
     done = mixed.run(STEP.replace("LUMISITE_VERBOSE=1 ", "")).check()
     assert "lumisite" not in done.stdout
-    assert len(done.stdout.splitlines()) == 6
+    assert len(done.stdout.splitlines()) == 4
 
 
-def test_check_host_names_the_nodes_with_other_gpus(mixed: Cluster) -> None:
+def test_check_host_names_the_node_with_fewer_gpus(mixed: Cluster) -> None:
     install_lumisite(mixed)
     text = (EMBEDDED / "twin.yaml").read_text()
     for old, new in CHANGES.items():
@@ -104,5 +97,5 @@ def test_check_host_names_the_nodes_with_other_gpus(mixed: Cluster) -> None:
     (mixed.exchange / "twin.yaml").write_text(text)
     check = f"env {LUMISITE} check {EXCHANGE}/twin.yaml --host --json"
     found = [mixed.run(f"srun -p small-g -w {node} -n1 {check}").stdout for node in mixed.nodes]
-    assert ["host-gpus" in one for one in found] == [True, False, True]
-    assert "1 of 2 GPUs of kind crossed can be used" in found[2]
+    assert ["host-gpus" in one for one in found] == [False, True]
+    assert "1 of 2 GPUs of kind crossed can be used" in found[1]

@@ -1,4 +1,4 @@
-"""Libraries that are bound under another path."""
+"""Libraries of the host that are bound under another path."""
 
 from __future__ import annotations
 

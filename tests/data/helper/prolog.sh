@@ -7,14 +7,11 @@ site_release=try
 site_prefix=SINGULARITY site_host_suffix=''
 site_partition() {
 	case $1 in
-	# Nothing is said of its GPUs that could be compared: any machine is such a node.
-	gpu) kind=node kind_gpus=2 described_gpus='' whole_nodes=1 ;;
+	gpu) kind=node kind_gpus=2 whole_nodes=1 ;;
 	*) return 1 ;;
 	esac
 }
-site_drivers() {
-	:
-}
+site_drivers=''
 site_binds() {
 	brought_by LUMISITE_BINDS_TASK
 	bind required /:/host / /host

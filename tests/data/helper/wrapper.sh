@@ -21,12 +21,6 @@ ls_site_plan_like() {
 ls_site_image() {
 	return 1
 }
-ls_site_folder() {
-	case $1 in
-	*/torch-*) ;;
-	*) return 1 ;;
-	esac
-}
 ls_site_name() {
 	case $1 in
 	*/torch-*) ls_family=torch ;;
@@ -35,7 +29,7 @@ ls_site_name() {
 }
 ls_site_family() {
 	case $1 in
-	torch) ls_needs=' LUMISITE_BINDS_HOST ' ls_front=/opt/bin ls_has=yes ls_behind=${ls_file##*-rocm-} ;;
+	torch) ls_needs=' LUMISITE_BINDS_HOST ' ls_front=/opt/bin ls_has=yes ;;
 	*) return 1 ;;
 	esac
 }
@@ -48,7 +42,7 @@ ls_site_follow() {
 }
 ls_site_settings() {
 	ls_variable NCCL_NET
-	ls_rule 'ls_version >= 6002000' ' torch ' yes read value 'AWS Libfabric'
-	ls_rule '' '' '' '' leave
+	ls_rule '' ' torch ' yes value 'AWS Libfabric'
+	ls_rule '' '' '' leave
 }
 ls_start "$@"

@@ -296,21 +296,6 @@ def test_the_port_is_the_same_for_all_tasks_and_another_for_another_step(prolog:
     assert all(19_999 < value < 28_000 and value != 29_500 for value in ports)
 
 
-# ---- GPUs
-
-
-def test_a_task_sees_all_gpus_unless_it_asks_for_one(prolog: Script) -> None:
-    assert "ROCR_VISIBLE_DEVICES" not in sound(prolog.step()).exports
-    assert sound(prolog.step(LUMISITE_GPUS="one")).exports["ROCR_VISIBLE_DEVICES"] == "3"
-    granted = sound(prolog.step(LUMISITE_GPUS="one", ROCR_VISIBLE_DEVICES="4,5,2,7"))
-    assert granted.exports["ROCR_VISIBLE_DEVICES"] == "7"
-
-
-@pytest.mark.parametrize("value", ["2", "", "GPU-abc,GPU-def", "0,,1", "0,1,", "0,1", "x"])
-def test_gpus_that_are_restricted_already_stay_so(prolog: Script, value: str) -> None:
-    assert "ROCR_VISIBLE_DEVICES" not in sound(prolog.step(LUMISITE_GPUS="one", ROCR_VISIBLE_DEVICES=value)).exports
-
-
 @pytest.mark.parametrize(
     ("given", "changed"),
     [

@@ -1,8 +1,7 @@
-"""What torchrun needs beside an address with a suffix, and settings by conditions that only the job tells."""
+"""What torchrun needs beside an address with a suffix, and settings by conditions about the node."""
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 
 import pytest
@@ -41,44 +40,27 @@ def test_without_a_suffix_torchrun_is_told_nothing(prolog: Script) -> None:
     assert not any(name.startswith("PET_") for name in sound(prolog.step(SLURM_PROCID="0")).exports)
 
 
-# ---- conditions that only the job tells
+# ---- conditions about the node
 
 
 CONDITIONS = """\
   - {name: BY_KIND, value: '1', when: {kind: [lumi-g]}, why: w, source: here}
   - {name: BY_OTHER_KIND, value: '1', when: {kind: [lumi-c]}, why: w, source: here}
-  - {name: BY_PARTITION, value: '1', when: {partition: [standard-g]}, why: w, source: here}
-  - {name: BY_VARIABLE, value: '1', when: {variable: {MINE: 'a b*', OTHER: '$(touch x)'}}, why: w, source: here}
-  - {name: BY_NOTHING, value: '1', when: {nodes: several, variable: {MINE: ''}}, why: w, source: here}
+  - {name: BY_NODES, value: '1', when: {nodes: several}, why: w, source: here}
 """
 
 
-@functools.cache
-def conditions() -> dict[str, str]:
-    return render_files(lumi_like(("settings:\n", f"settings:\n{CONDITIONS}")), rocm=("6.2",))
-
-
-@pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize(
-    ("job", "set_"),
+    ("job", "names"),
     [
-        ({}, "BY_KIND BY_PARTITION BY_NOTHING"),
-        ({"SLURM_JOB_PARTITION": "small-g"}, "BY_KIND BY_NOTHING"),
-        ({"SLURM_JOB_PARTITION": "standard"}, "BY_OTHER_KIND BY_NOTHING"),
-        ({"SLURM_JOB_PARTITION": "none"}, "BY_NOTHING"),
+        ({}, "BY_KIND BY_NODES"),
+        ({"SLURM_JOB_PARTITION": "standard"}, "BY_OTHER_KIND BY_NODES"),
+        ({"SLURM_JOB_PARTITION": "none"}, "BY_NODES"),
         ({"SLURM_JOB_PARTITION": None, "SLURM_STEP_NUM_NODES": "1"}, ""),
-        ({"MINE": "a bc", "OTHER": "$(touch x)"}, "BY_KIND BY_PARTITION BY_VARIABLE"),
-        ({"MINE": "a bc", "OTHER": "x"}, "BY_KIND BY_PARTITION"),
-        ({"MINE": "x/yes", "OTHER": "yes/yes"}, "BY_KIND BY_PARTITION"),
-        ({"MINE": "$(touch ran)`touch ran`", "OTHER": "*"}, "BY_KIND BY_PARTITION"),
     ],
 )
-def test_kind_partition_and_variables_of_the_job_decide(
-    shell: str, job: dict[str, str | None], set_: str, tmp_path: Path
-) -> None:
-    files = conditions()
+def test_the_kind_and_the_number_of_nodes_decide(job: dict[str, str | None], names: str, tmp_path: Path) -> None:
+    files = render_files(lumi_like(("settings:\n", f"settings:\n{CONDITIONS}")), rocm=("6.2",))
     node = ("lumi", "lumi-c" if job.get("SLURM_JOB_PARTITION") == "standard" else "lumi-g")
-    script = Script(tuple(shell_command(shell, tmp_path)), lay_out(tmp_path, files, node) / "task_prolog")
-    ran = sound(script.step(**job))
-    assert [name for name in ran.exports if name.startswith("BY_")] == set_.split()
-    assert not list(tmp_path.rglob("ran"))
+    script = Script(tuple(shell_command("dash", tmp_path)), lay_out(tmp_path, files, node) / "task_prolog")
+    assert [name for name in sound(script.step(**job)).exports if name.startswith("BY_")] == names.split()

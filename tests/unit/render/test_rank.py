@@ -25,8 +25,6 @@ from tests.support.prologs import EVERY_SHELL
 
 #: Settings of every form, with conditions of every kind, in front of LUMI's own.
 SETTINGS = """\
-  - {name: ODD_VARIABLE, value: a, when: {variable: {NOT_SET: 'y*'}}}
-  - {name: ODD_VARIABLE, value: b, when: {variable: {NOT_SET: ''}}}
   - {name: ODD_MODULE, value: m, where: singularity-AI-bindings}
   - {name: ODD_BOTH, value: task, when: {nodes: several}}
   - {name: ODD_BOTH, value: m, where: singularity-AI-bindings}
@@ -35,7 +33,7 @@ SETTINGS = """\
   - {name: ODD_IMAGE, leave: yes, when: {family: [lumi-jax]}}
   - {name: ODD_IMAGE, value: f, when: {family: [laif-multitorch, lumi-pytorch]}}
   - {name: ODD_IMAGE, value: r, when: {stacks: {rocm: '>=6.1,<6.3'}}}
-  - {name: ODD_IMAGE, value: z, when: {partition: [mixed, standard-g]}}
+  - {name: ODD_IMAGE, value: z, when: {kind: [lumi-g]}}
   - {name: ODD_LEFT, leave: yes, when: {stacks: {rocm: '>=7'}}}
   - {name: ODD_LEFT, unset: yes, when: {plugin: no}}
   - {name: ODD_LEFT, value: all}

@@ -28,7 +28,6 @@ def lumi(**options: object) -> dict[str, RenderedFile]:
 
 def test_the_tree_is_what_other_work_relies_on() -> None:
     assert list(lumi(rocm=["6.2"])) == [
-        "help/singularity-AI-bindings/25.03-rocm6.2.txt",
         "modules/singularity-AI-bindings/.modulerc.lua",
         "modules/singularity-AI-bindings/25.03-rocm6.2.lua",
         "modules/singularity-CPEbits/.modulerc.lua",
@@ -124,21 +123,6 @@ def test_no_module_binds_what_exists_only_inside_jobs() -> None:
     manifest = parse_manifest(lumi(rocm=["all"], cpe=["all"])[MANIFEST].text.encode(), MANIFEST)
     for module in manifest.modules.values():
         assert "/var/spool/slurmd" not in module.binds
-
-
-def test_help_lists_every_bind_with_its_reason_and_says_whom_to_ask() -> None:
-    loaded = load_site("lumi")
-    files = lumi(rocm=["6.2"])
-    joined = {path: " ".join(file.text.split()) for path, file in files.items()}
-    for system in loaded.site.file_systems:
-        if system.where:
-            assert f"{system.path} {system.why}" in joined["modules/singularity-userfilesystems/2026-01.lua"]
-    for bind in loaded.site.binds:
-        if bind.where == "singularity-CPEbits" and "cpe" not in bind.when.stacks:
-            assert f"{bind.path} {bind.why}" in joined["modules/singularity-CPEbits/25.03.lua"]
-    for path in joined:
-        if path.startswith("modules/") and not path.endswith(".modulerc.lua"):
-            assert loaded.site.support.contact in joined[path]
 
 
 def test_a_bind_that_depends_on_the_release_comes_and_goes_with_it() -> None:

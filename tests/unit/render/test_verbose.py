@@ -13,8 +13,6 @@ from tests.support.wrappers import LAIF, Wrapper, make
 
 NODE = STEP["SLURMD_NODENAME"]
 WITH_PID = {"SLURM_TASK_PID": str(os.getpid() + 10**8)}
-#: The image whose setting names a directory of each rank.
-AITER = "/appl/local/containers/sif-images/lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.1.sif"
 
 
 @pytest.fixture(params=SHELLS)
@@ -48,12 +46,6 @@ def test_the_first_task_of_a_node_says_all_and_the_others_what_is_their_own(prol
     (line,) = other
     assert line.startswith(f"lumisite: {NODE} rank 11: ")
     assert "25-31" in line, "its CPUs"
-
-
-def test_a_gpu_of_its_own_is_a_tasks_own(prolog: Script) -> None:
-    found = lines(prolog, "2", LUMISITE_GPUS="one", ROCR_VISIBLE_DEVICES="0,1,2,3,4,5,6,7")
-    assert [line.rpartition(": ")[2].partition("=")[0] for line in found[:1]] == ["ROCR_VISIBLE_DEVICES"]
-    assert len(found) == 2
 
 
 @pytest.mark.parametrize(
@@ -99,11 +91,6 @@ def test_the_wrapper_speaks_for_a_node_too(wrapper: Wrapper) -> None:
     assert all(line.startswith(f"lumisite: {NODE} rank 8: ") for line in first)
     assert said(wrapper, "3", LAIF) == []
     assert len(said(wrapper, "3", LAIF, LUMISITE_VERBOSE="all")) == len(first)
-
-
-def test_a_directory_of_a_rank_is_its_own(wrapper: Wrapper) -> None:
-    changes = {"AITER_JIT_DIR": None, "LUMISITE_EXPORTS": None}
-    assert said(wrapper, "3", AITER, **changes) == [f"lumisite: {NODE} rank 11: AITER_JIT_DIR=/private/aiter/3"]
 
 
 def test_outside_of_a_step_no_rank_is_named(wrapper: Wrapper) -> None:

@@ -13,19 +13,17 @@ Type:
 
 What it does, in each task that srun starts:
   - binds /scratch, /opt/cray, /etc/firth/host.conf, /var/spool/slurmd into
-  the container
-  - sets 7 environment variables for network, start-up and caches; those that
-  you have set stay
-  - binds the task to the CPUs near its GPU, unless you bind it yourself
+    the container
+  - sets 7 environment variables for network, start-up and caches; yours stay
+  - binds the task to the CPUs near its GPU, unless you bind it
   - puts wrappers named singularity and apptainer first on PATH, which add
-  what the image that runs takes, and start the real apptainer
+    what the image that runs takes, and start the real apptainer
 
 To switch it off:
   LUMISITE=off srun ...
       for one step: no settings, no CPU binding; the modules' binds stay
   LUMISITE_CPU_BIND=off srun ...
-      the CPU binding alone; an own `srun --cpu-bind` with CPUs or masks wins
-      as well
+      the CPU binding alone; your own `srun --cpu-bind` wins as well
   module unload firth-ai
       your environment is as it was before
 
@@ -36,8 +34,6 @@ To read on:
       one variable or bind with its reason; all that a task will find
   module help firth-files
   module help firth-mpi
-  /opt/lumisite/current/help/firth-ai/25.03-rocm6.2.txt
-      every bind and every variable, with its reason
 
 Support: Firth's "help" desk
   help@firth.example

@@ -8,16 +8,14 @@ Binds the file systems.
 Type:
   module load firth-files
   apptainer exec IMAGE COMMAND
-      The container gets the binds listed below.
 
-Appends to APPTAINER_BINDPATH:
-  /scratch
-      project space
+What it does:
+  - binds /scratch into the container
+  - unload it before `apptainer build`, which fails on binds
 
-`module unload` restores your environment. Variables you set yourself are
-never changed. (LUMISITE_* is bookkeeping.)
-
-Unload it before `apptainer build`, which fails on binds.
+To read on:
+  lumisite why NAME, lumisite env IMAGE
+      one variable or bind with its reason; all that a task will find
 
 Support: Firth's "help" desk
   help@firth.example

@@ -8,24 +8,14 @@ Binds MPI.
 Type:
   module load firth-mpi
   apptainer exec IMAGE COMMAND
-      The container gets the binds listed below.
 
-Appends to APPTAINER_BINDPATH:
-  /opt/cray
-      MPI and libfabric
-  /etc/firth/host.conf:/etc/host.conf:ro
-      names of hosts
+What it does:
+  - binds /opt/cray, /etc/firth/host.conf into the container
+  - unload it before `apptainer build`, which fails on binds
 
-Host libraries behind these binds:
-  /opt/cray/libfabric/1.22.0
-      libfabric
-  /opt/cray/pe/mpich/8.1.32
-      cray-mpich
-
-`module unload` restores your environment. Variables you set yourself are
-never changed. (LUMISITE_* is bookkeeping.)
-
-Unload it before `apptainer build`, which fails on binds.
+To read on:
+  lumisite why NAME, lumisite env IMAGE
+      one variable or bind with its reason; all that a task will find
 
 Support: Firth's "help" desk
   help@firth.example

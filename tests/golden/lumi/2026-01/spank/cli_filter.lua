@@ -7,6 +7,8 @@ site = {
     { pattern = "^.*/lumi%-multitorch%-rocm%-.*$" },
     { pattern = "^.*/lumi%-multitorch%-libfabric%-.*$" },
     { pattern = "^.*/lumi%-multitorch%-mpich%-.*$", mpi = "pmi2" },
+    { pattern = "^.*/lumi%-multitorch%-.*u[0-9][0-9]r70.*$", mpi = "pmi2" },
+    { pattern = "^.*/lumi%-multitorch%-.*u[0-9][0-9]r72.*$", mpi = "pmi2" },
     { pattern = "^/appl/local/laifs/containers/.*$", mpi = "pmi2" },
     { pattern = "^.*/lumi%-multitorch%-.*%.sif$", mpi = "pmi2" },
     { pattern = "^.*/lumi%-multitorch%-.*$", mpi = "pmi2" },

@@ -8,26 +8,18 @@ Binds the user file systems of LUMI into containers.
 Type:
   module load singularity-userfilesystems
   singularity exec IMAGE COMMAND
-      The container gets the binds listed below.
+      `run` in place of `exec` for LUMI AI Factory images with PyTorch and
+      ROCm 7.0; LUMI AI Factory images with PyTorch and ROCm 7.2 and 1 more:
+      their runscript prepares them
 
-Appends to SINGULARITY_BINDPATH:
-  /pfs
-      the Lustre file systems themselves, where the other paths lead
-  /scratch
-      project scratch space
-  /projappl
-      project software
-  /project
-      project space
-  /flash
-      project space on flash storage
-  /appl
-      central software, the container images among it
+What it does:
+  - binds /pfs, /scratch, /projappl, /project, /flash, /appl into the
+    container
+  - unload it before `singularity build`, which fails on binds
 
-`module unload` restores your environment. Variables you set yourself are
-never changed. (LUMISITE_* is bookkeeping.)
-
-Unload it before `singularity build`, which fails on binds.
+To read on:
+  lumisite why NAME, lumisite env IMAGE
+      one variable or bind with its reason; all that a task will find
 
 Support: LUMI User Support Team
   https://lumi-supercomputer.eu/user-support/need-help/

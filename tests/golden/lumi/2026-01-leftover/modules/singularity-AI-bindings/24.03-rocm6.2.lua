@@ -12,30 +12,29 @@ supported since 2026-01-21. Use singularity-AI-bindings/25.03-rocm6.2 instead.
 Type:
   module load singularity-AI-bindings
   srun singularity exec IMAGE COMMAND
-      `run` in place of `exec` for LUMI AI Factory images with PyTorch (the
-      layers torch and full): their runscript prepares them
+      `run` in place of `exec` for LUMI AI Factory images with PyTorch and
+      ROCm 7.0; LUMI AI Factory images with PyTorch and ROCm 7.2 and 1 more:
+      their runscript prepares them
 
 What it does, in each task that srun starts:
   - binds /pfs, /scratch, /projappl, /project, /flash, /appl and 4 more into
-  the container
-  - sets 21 environment variables for network, start-up and caches; those that
-  you have set stay
-  - binds the task to the CPUs near its GPU, unless you bind it yourself
+    the container
+  - sets 20 environment variables for network, start-up and caches; yours stay
+  - binds the task to the CPUs near its GPU, unless you bind it
   - puts wrappers named singularity and apptainer first on PATH, which add
-  what the image that runs takes, and start the real singularity
+    what the image that runs takes, and start the real singularity
 
 To switch it off:
   LUMISITE=off srun ...
       for one step: no settings, no CPU binding; the modules' binds stay
   LUMISITE_CPU_BIND=off srun ...
-      the CPU binding alone; an own `srun --cpu-bind` with CPUs or masks wins
-      as well
+      the CPU binding alone; your own `srun --cpu-bind` wins as well
   module unload singularity-AI-bindings
       your environment is as it was before
 
-`srun --mpi=pmi2` is needed for MPI inside: third layer of the LUMI AI Factory
-images, with MPI and the plugin; LUMI AI Factory images with PyTorch (the
-layers torch and full).
+MPI inside needs `srun --mpi=pmi2`: third layer of the LUMI AI Factory images,
+with MPI and the plugin; LUMI AI Factory images with PyTorch and ROCm 7.0 and
+2 more.
 
 To read on:
   LUMISITE_VERBOSE=1 srun ...
@@ -44,8 +43,6 @@ To read on:
       one variable or bind with its reason; all that a task will find
   module help singularity-userfilesystems
   module help singularity-CPEbits
-  /appl/local/lumisite/current/help/singularity-AI-bindings/24.03-rocm6.2.txt
-      every bind and every variable, with its reason
 
 Support: LUMI User Support Team
   https://lumi-supercomputer.eu/user-support/need-help/

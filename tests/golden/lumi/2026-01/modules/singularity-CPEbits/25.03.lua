@@ -9,27 +9,17 @@ libfabric, libcxi, Cray MPICH.
 Type:
   module load singularity-CPEbits
   singularity exec IMAGE COMMAND
-      The container gets the binds listed below.
+      `run` in place of `exec` for LUMI AI Factory images with PyTorch and
+      ROCm 7.0; LUMI AI Factory images with PyTorch and ROCm 7.2 and 1 more:
+      their runscript prepares them
 
-Appends to SINGULARITY_BINDPATH:
-  /opt/cray
-      libfabric, Cray MPICH with its GPU transport layer, PMI and PALS: what
-      carries traffic on Slingshot
-  /usr/lib64/libcxi.so.1
-      libfabric's cxi provider loads it
+What it does:
+  - binds /opt/cray, /usr/lib64/libcxi.so.1 into the container
+  - unload it before `singularity build`, which fails on binds
 
-Host libraries behind these binds:
-  /opt/cray/libfabric/1.22.0
-      libfabric
-  /opt/cray/pe/mpich/8.1.32
-      cray-mpich
-  /opt/cray/pe/pmi/6.1.15
-      cray-pmi
-
-`module unload` restores your environment. Variables you set yourself are
-never changed. (LUMISITE_* is bookkeeping.)
-
-Unload it before `singularity build`, which fails on binds.
+To read on:
+  lumisite why NAME, lumisite env IMAGE
+      one variable or bind with its reason; all that a task will find
 
 Support: LUMI User Support Team
   https://lumi-supercomputer.eu/user-support/need-help/

@@ -11,19 +11,17 @@ Type:
 
 What it does, in each task that srun starts:
   - binds /scratch, /project, /projappl, /flash, /appl, /opt/cray and 2 more
-  into the container
-  - sets 9 environment variables for network, start-up and caches; those that
-  you have set stay
-  - binds the task to CPUs of its own, unless you bind it yourself
+    into the container
+  - sets 9 environment variables for network, start-up and caches; yours stay
+  - binds the task to CPUs of its own, unless you bind it
   - puts wrappers named singularity and apptainer first on PATH, which add
-  what the image that runs takes, and start the real singularity
+    what the image that runs takes, and start the real singularity
 
 To switch it off:
   LUMISITE=off srun ...
       for one step: no settings, no CPU binding; the modules' binds stay
   LUMISITE_CPU_BIND=off srun ...
-      the CPU binding alone; an own `srun --cpu-bind` with CPUs or masks wins
-      as well
+      the CPU binding alone; your own `srun --cpu-bind` wins as well
   module unload singularity-AI-bindings
       your environment is as it was before
 
@@ -34,8 +32,6 @@ To read on:
       one variable or bind with its reason; all that a task will find
   module help singularity-userfilesystems
   module help singularity-CPEbits
-  /appl/lumisite/current/help/singularity-AI-bindings/24.03-rocm6.0.txt
-      every bind and every variable, with its reason
 
 Support: the developers of lumisite
   docs/explanation/twin.md

@@ -8,24 +8,14 @@ Binds the user file systems of the twin into containers.
 Type:
   module load singularity-userfilesystems
   singularity exec IMAGE COMMAND
-      The container gets the binds listed below.
 
-Appends to SINGULARITY_BINDPATH:
-  /scratch
-      project scratch space
-  /project
-      project space
-  /projappl
-      project software
-  /flash
-      project space on flash storage
-  /appl
-      central software, the container images among it
+What it does:
+  - binds /scratch, /project, /projappl, /flash, /appl into the container
+  - unload it before `singularity build`, which fails on binds
 
-`module unload` restores your environment. Variables you set yourself are
-never changed. (LUMISITE_* is bookkeeping.)
-
-Unload it before `singularity build`, which fails on binds.
+To read on:
+  lumisite why NAME, lumisite env IMAGE
+      one variable or bind with its reason; all that a task will find
 
 Support: the developers of lumisite
   docs/explanation/twin.md

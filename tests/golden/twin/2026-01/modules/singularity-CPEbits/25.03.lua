@@ -8,24 +8,14 @@ Binds the stand-ins for the Cray programming environment into containers.
 Type:
   module load singularity-CPEbits
   singularity exec IMAGE COMMAND
-      The container gets the binds listed below.
 
-Appends to SINGULARITY_BINDPATH:
-  /opt/cray
-      stand-ins for libfabric, Cray MPICH and the plugin
-  /usr/lib64/libcxi.so.1
-      libfabric's cxi provider loads it
+What it does:
+  - binds /opt/cray, /usr/lib64/libcxi.so.1 into the container
+  - unload it before `singularity build`, which fails on binds
 
-Host libraries behind these binds:
-  /opt/cray/libfabric/1.22.0
-      libfabric
-  /opt/cray/pe/mpich/8.1.32
-      cray-mpich
-
-`module unload` restores your environment. Variables you set yourself are
-never changed. (LUMISITE_* is bookkeeping.)
-
-Unload it before `singularity build`, which fails on binds.
+To read on:
+  lumisite why NAME, lumisite env IMAGE
+      one variable or bind with its reason; all that a task will find
 
 Support: the developers of lumisite
   docs/explanation/twin.md
