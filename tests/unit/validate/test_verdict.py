@@ -181,6 +181,7 @@ def test_four_jobs_before_and_three_after_are_judged() -> None:
     assert judged(STEADY[:4], scaled(0.78, 10)).verdict == "fail"
 
 
+@pytest.mark.thorough
 def test_of_noisy_jobs_each_look_has_its_share_of_the_chance() -> None:
     """Looking after each job until a halving is excluded: 1 in 100 real ones may be passed, however many jobs there are."""
     chance = random.Random(6)

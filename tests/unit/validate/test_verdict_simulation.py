@@ -20,6 +20,7 @@ def test_the_true_change_lies_in_the_interval_of_a_report(c: float, drop: float)
     assert sum(low <= -drop <= high for low, high in filter(None, ranges)) >= 0.92 * 300
 
 
+@pytest.mark.thorough
 def test_an_unchanged_system_with_twenty_metrics_rarely_fails_or_warns() -> None:
     """Of 100 such maintenances, 54 warned and 3 failed."""
     found = verdicts([World(0.05)] * len(TWENTY), 300, "twenty", TWENTY)
@@ -31,6 +32,7 @@ def test_an_unchanged_system_with_twenty_metrics_rarely_fails_or_warns() -> None
     assert set(first) <= {"pass", "inconclusive"}
 
 
+@pytest.mark.thorough
 def test_a_drop_of_a_tenth_in_one_deciding_metric_is_found_at_three_percent_of_noise() -> None:
     """It was found in 77 of 100."""
     worlds = [World(0.03, drop=0.10), *[World(0.03)] * (len(TWENTY) - 1)]
@@ -58,6 +60,7 @@ def test_whoever_adds_jobs_until_it_fails_gets_no_other_answer() -> None:
     assert failed
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("nodes", "runs"), [(3000, 100), (64, 300), (9, 300)])
 def test_innocent_nodes_are_named_in_one_run_of_100(nodes: int, runs: int) -> None:
     """Of 3,000 nodes about five were named in each run."""
