@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
-from lumisite.render.shell_text import NOTHING, Chain, Where
+from lumisite.render.shell_text import NOTHING, WIDTH, Chain, Where
 from lumisite.site.entries import Setting, When
 from lumisite.site.images import Holds
 from lumisite.site.ledger import (
@@ -137,7 +137,9 @@ def _for_wrapper(site: Site, name: str, verdict: Verdict[Setting] | None) -> str
         plugin_word(when.plugin),
     )
     action, word = _action(verdict, "ls_local_id")
-    return " ".join(["ls_rule", *map(shlex.quote, image), action, word]).rstrip()
+    words = ["ls_rule", *map(shlex.quote, image), f"{action} {word}".rstrip()]
+    line = " ".join(words)
+    return line if len(line) < WIDTH - 16 else " \\\n\t".join(words)
 
 
 def _action(verdict: Verdict[Setting] | None, local_id: str) -> tuple[str, str]:

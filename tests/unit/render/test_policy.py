@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -91,6 +92,14 @@ def test_another_word_is_off(shell: str, tmp_path: Path, lines: str) -> None:
 def test_a_damaged_policy_is_off(shell: str, tmp_path: Path, text: str) -> None:
     assert mode(shell, tmp_path, text, LUMISITE_STACK="25.03") == "off"
     assert mode(shell, tmp_path, f"observe account project_1\n{text}") == "observe"
+
+
+@pytest.mark.parametrize("shell", ["bash", "busybox", "ksh"])
+def test_a_line_of_megabytes_is_not_read_to_its_end(shell: str, tmp_path: Path) -> None:
+    """dash's `read` knows no limit."""
+    begin = time.monotonic()
+    assert mode(shell, tmp_path, "on partition " + "x" * 30_000_000) == "off"
+    assert time.monotonic() - begin < 4
 
 
 @pytest.mark.parametrize(("text", "expected"), LOOSE.items(), ids=range(len(LOOSE)))
