@@ -66,7 +66,10 @@ class DeployPreview:
         return bool(self.current) and not self.difference and not self.edited
 
     def refuse_damage(self) -> None:
-        """Raise `FaultsError` where the release to deploy is there already and is not as it should be."""
+        """Raise `DifferenceError` where the release to deploy is there already and is not as it should be."""
+        if self.existing is not None and self.existing.state == "missing":
+            text, advice, path = "no directory of its own", "move it away and deploy again", str(self.existing.path)
+            raise DifferenceError(Finding("release-damaged", Severity.FAULT, text, advice, path))
         if self.existing is not None and self.existing.faults:
             text = "not as it was deployed; `deploy` writes nothing into a release that is there"
             advice = "undo what is named here, or move this folder away and deploy again"
@@ -127,8 +130,8 @@ def plan_deploy(out: RenderedTree, path: Path, admin: int) -> DeployPreview:
 def apply_plan(plan: DeployPreview, by: str) -> bool:
     """Carry out a plan that was made under the lock; return whether anything changed.
 
-    Raises `FaultsError` where the release is there and is not as it was deployed: nothing is written into it. One that
-    is left for a new one stays as it is.
+    Raises `DifferenceError` where the release is there and is not as it was deployed: nothing is written into it. One
+    that is left for a new one stays as it is.
     """
     root, release = plan.root, plan.out.manifest.release
     if plan.nothing_to_do:

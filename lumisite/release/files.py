@@ -131,10 +131,10 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def make_temporary(directory: Path, prefix: str = TEMPORARY) -> Path:
+def make_temporary(directory: Path) -> Path:
     """Make a folder under a new name, for its owner alone, until it gets its final name."""
     with umask(0o022):
-        return Path(tempfile.mkdtemp(prefix=prefix, dir=directory))
+        return Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=directory))
 
 
 def remove(path: Path) -> None:
@@ -146,8 +146,9 @@ def remove(path: Path) -> None:
 
 # A rendered tree in a folder that is never half a tree
 #
-# It is written beside the folder under a temporary name, and two renames put it in its place. A run that ends exactly
-# between them leaves no folder until the next run writes it again; nothing is lost then, since only a folder that
+# It is written beside the folder under a name made of the folder's, and two renames put it in its place. A run that
+# ends exactly between them leaves no folder until the next run writes it again, which also removes what a killed run
+# has left beside it; nothing is lost then, since only a folder that
 # lumisite wrote itself, unchanged, is ever replaced. There is no fsync: the folder can be rendered again, and `deploy`
 # judges it by its manifest before it copies.
 
@@ -159,6 +160,7 @@ def write_tree(files: Mapping[str, RenderedFile], out: Path) -> bool:
     lumisite did not write or that was edited since, `ToolError` when the system refuses; then it is as it was.
     """
     out = Path(os.path.realpath(out))
+    new, old = (out.parent / f"{_NEW_TREE}{out.name}.{which}" for which in ("new", "old"))
     rendered = {path: (file.text.encode(), file.mode) for path, file in files.items()}
     for path in rendered:
         if path_fault(path):
@@ -166,9 +168,11 @@ def write_tree(files: Mapping[str, RenderedFile], out: Path) -> bool:
             raise LumisiteError(f"{printable(path)}: not a path of a rendered tree ({remedy})")
     try:
         make_directories(out.parent)
+        for left in (new, old):  # by a run that was killed
+            remove(left)
         if _is_rendered_already(out, rendered[MANIFEST][0]):
             return False
-        _write(out, rendered)
+        _write(out, rendered, new, old)
     except OSError as error:
         # The reader knows `out`, not the name on the way there.
         error.filename = re.sub(re.escape(_NEW_TREE) + "[^/]*", lambda _: out.name, str(error.filename or out))
@@ -202,10 +206,10 @@ def _is_rendered_already(out: Path, manifest: bytes) -> bool:
     return False
 
 
-def _write(out: Path, rendered: Mapping[str, tuple[bytes, str]]) -> None:
-    """Write the tree beside `out`, and move it there."""
-    new, old = (make_temporary(out.parent, _NEW_TREE) for _ in range(2))
+def _write(out: Path, rendered: Mapping[str, tuple[bytes, str]], new: Path, old: Path) -> None:
+    """Write the tree as `new` beside `out`, and move it there; what was there is `old` for that moment."""
     try:
+        new.mkdir()
         make_tree(new, rendered, sync=False)
         if os.path.lexists(out / MANIFEST):
             out.rename(old)

@@ -197,6 +197,13 @@ def test_a_place_where_nothing_can_be_written_is_one_line(tmp_path: Path, where:
     assert {path.name for path in tmp_path.rglob("*")} <= {"file", "new"}
 
 
+@pytest.mark.parametrize("path", ["../x", "/x", "a/../../x", "a//x", "a\nx"])
+def test_a_path_that_leaves_the_tree_is_refused(tmp_path: Path, path: str) -> None:
+    with pytest.raises(LumisiteError, match="not a path of a rendered tree"):
+        write_tree({**tree(), path: RenderedFile("")}, tmp_path / "out")
+    assert names(tmp_path) == []
+
+
 def test_the_folder_that_the_user_is_in_is_not_pulled_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = written(tmp_path / "out", tree(OLD))
     monkeypatch.chdir(out / "modules")
@@ -246,5 +253,6 @@ def test_killed_anywhere_what_is_there_is_the_old_or_the_new_tree_whole(tmp_path
             gaps.append(change.split()[0])
         write_tree(tree(), out)
         assert load_tree(out).manifest.release == NEW
+        assert names(place) == ["out"], change
     assert {"open", "os.write", "os.mkdir", "os.chmod", "os.rename"} <= seen
     assert gaps == (["os.rename"] if old else []), "only a kill between the two renames leaves no tree"

@@ -88,3 +88,12 @@ def test_colours_are_for_terminals(run: Run) -> None:
     assert re.sub(r"\x1b\[\d*m", "", coloured) == plain
     assert on_terminal("deploy", "large", "ROOT", "--details", NO_COLOR="1") == plain
     assert on_terminal("deploy", "large", "ROOT", "--details", TERM="dumb") == plain
+
+
+def test_what_stands_in_files_is_no_colour(run: Run, tmp_path: Path) -> None:
+    files = tree(NEW, libfabric="\x1b[31m1.22.0")
+    written(tmp_path / "hostile", files)
+    deploy("old")
+    shown = on_terminal("deploy", "hostile", "ROOT", "--details")
+    assert "\\x1b[31m1.22.0" in shown
+    assert f"{ESCAPE}31m1.22" not in shown
