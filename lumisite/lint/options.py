@@ -84,6 +84,8 @@ EXCLUSIVE = (
     ("gpus-per-task", "ntasks-per-gpu"),
     ("exclusive", "oversubscribe"),
 )
+#: Options whose values are put together where they are given again.
+ADDING = ("mail-type", "gres-flags")
 
 
 class Option(NamedTuple):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from lumisite.images.fit import for_other_gpus, outside_range
 from lumisite.lint.job import BadLine, Job
 from lumisite.lint.programs import known_image, starts_of
-from lumisite.lint.step import SrunStep, usable_cores, usable_cpus
+from lumisite.lint.step import SrunStep, read_count, usable_cores, usable_cpus
 from lumisite.render.runtimes import RUNTIMES
 from lumisite.site.cpu_list import format_cpu_list
 from lumisite.site.images import releases_by_name
@@ -79,6 +79,29 @@ def too_many_cores(job: Job) -> Iterator[BadLine]:
         each = min(usable_cpus(kind, step) // max(len(kind.gpus), 1) for kind in step.kinds)
         right = f"#SBATCH --cpus-per-task={each}" + (" with one task for each GPU" if step.kinds[0].gpus else "")
         yield BadLine(option.line, f"--{option.name}", reason, right)
+
+
+def visible_gpus(job: Job) -> Iterator[BadLine]:
+    """Some of a job's GPUs by number, exported for all that the script starts."""
+    gpus = job.allocation.gpus_per_node or 0
+    names = {name for gpu in job.gpus for name in (*gpu.visible, f"{gpu.torch}_VISIBLE_DEVICES".upper())}
+    for setting, value in job.in_force(names) if gpus and job.allocation.kinds else ():
+        numbers = set(value.split(",")) if re.fullmatch(r"\d{1,3}(?:,\d{1,3})*", value) else set()
+        exported = setting.command.spot == "batch" and setting.command.values[:1] == ("export",)
+        if numbers and exported and numbers != set(map(str, range(gpus))):
+            right = "without this line; each task picks its GPU by its local rank"
+            yield BadLine(setting.line, f"{setting.name}={value}", f"not the {gpus} GPUs that the job has", right)
+
+
+def tensor_parallel(job: Job) -> Iterator[BadLine]:
+    """A model split in more parts than a node of the job has GPUs, so that each layer waits for the network."""
+    most = job.allocation.gpus_per_node or max((len(kind.gpus) for kind in job.allocation.kinds), default=0)
+    right = f"tensor parallelism of {most}, and pipeline parallelism over the nodes"
+    for value, line in job.option_values(r"--tensor[-_](?:model[-_])?parallel(?:[-_]size)?|-tp"):
+        parts = read_count(job.resolved(value))
+        if most and parts and parts > most:
+            reason = f"{parts} parts of each layer, but a node of the job has {most} GPUs"
+            yield BadLine(line, "tensor-parallel-size", reason, right)
 
 
 #: How Slurm reads sizes: in MiB, or with a unit (sbatch(1), --mem).

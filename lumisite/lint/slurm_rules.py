@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Iterator
 
 from lumisite.lint.job import BadLine, Job, variables_in
-from lumisite.lint.options import EXCLUSIVE, OPTIONS, Option, Program, is_option
+from lumisite.lint.options import ADDING, EXCLUSIVE, OPTIONS, Option, Program, is_option
 from lumisite.lint.programs import launches_of, starts_of
 from lumisite.lint.script import read_commands, with_lines
 from lumisite.lint.step import read_count
-from lumisite.text import nearest_name
+from lumisite.text import counted, nearest_name
 from lumisite.vendors import all_gpus
 
 _MASTER = 'export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
@@ -91,6 +91,26 @@ def _unknown(options: Iterable[Option], program: Program) -> Iterator[BadLine]:
             yield BadLine(option.line, f"--{option.name}", reason, f"{other} --{option.name}=…")
         elif near := nearest_name(option.name.lower(), OPTIONS[program], 0.86):
             yield BadLine(option.line, f"--{option.name}", f"no option of {program}", f"--{near}")
+
+
+def repeated_directive(job: Job) -> Iterator[BadLine]:
+    """An option that is given twice, with another value: sbatch takes the last one."""
+    for options in job.requests:
+        first = {option.name: option for option in reversed(options)}
+        for option in options:
+            before = first[option.name]
+            if option.value != before.value and option.name not in ADDING:
+                reason = f"the value of line {before.line} is replaced by {option.value}"
+                yield BadLine(option.line, f"--{option.name}", reason, f"one line with --{option.name}")
+
+
+def array_output(job: Job) -> Iterator[BadLine]:
+    """One file for the output of all jobs of an array, which each of them empties where it does not add to it."""
+    output = job.allocation.options.get("output")
+    emptied = "array" in job.allocation.options and job.allocation.value("open-mode") != "append"
+    if output and emptied and not re.search(r"%\d*[ajJ]|^/dev/", output.value):
+        reason = "all jobs of the array write to this file, and each one begins it anew"
+        yield BadLine(output.line, output.value, reason, "#SBATCH --output=%x-%A_%a.out")
 
 
 def options_exclude_each_other(job: Job) -> Iterator[BadLine]:
@@ -227,6 +247,15 @@ def rank_in_batch(job: Job) -> Iterator[BadLine]:
             yield BadLine(line, subject, reason, right)
 
 
+def rdzv_literal(job: Job) -> Iterator[BadLine]:
+    """A variable that reaches the launcher as it is written."""
+    reason = "not expanded after a backslash or in single quotes, and every job has the same rendezvous"
+    for value, line in job.option_values(r"--rdzv[-_](?:id|endpoint)"):
+        if escaped := re.search(r"\\(\$\{?\w+\}?)", value):
+            right = f"--rdzv_id={escaped[1]} without the backslash, in the quotes of bash -c"
+            yield BadLine(line, escaped[1], reason, right)
+
+
 _CUT = re.compile(
     r"\$\{SLURM_(?:JOB_|STEP_)?NODELIST[^}\w]|NODELIST.*\|\s*(?:cut|sed|awk|tr|grep|perl|python\w*)\b|"
     r"^\$\{?SLURM_(?:JOB_|STEP_)?NODELIST\}?$",
@@ -267,7 +296,17 @@ def local_master(job: Job) -> Iterator[BadLine]:
         yield BadLine(line, subject, "each node waits for the others at its own address", _MASTER)
 
 
-# ---------------------------------------------------------------- launchers
+# ---------------------------------------------------------------- launchers and threads
+
+
+def too_many_threads(job: Job) -> Iterator[BadLine]:
+    """More threads of OpenMP for a task than any step gives it cores."""
+    cores = [step.number("cpus-per-task") or 0 for step in job.steps]
+    for setting, value in job.in_force(("OMP_NUM_THREADS",)) if all(cores) else ():
+        threads = read_count(value)
+        if threads and threads > max(cores):
+            reason = f"{threads} threads for a task with {counted(max(cores), 'core')}"
+            yield BadLine(setting.line, f"OMP_NUM_THREADS={value}", reason, f"export OMP_NUM_THREADS={max(cores)}")
 
 
 def launcher_per_task(job: Job) -> Iterator[BadLine]:

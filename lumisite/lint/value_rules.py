@@ -12,6 +12,7 @@ from lumisite.lint.job import BadLine, Job, ScriptSetting, variables_in
 from lumisite.lint.programs import Start, known_image, starts_of
 from lumisite.lint.script import with_lines
 from lumisite.machine.tree import is_under
+from lumisite.render.runtimes import RUNTIMES
 from lumisite.site.evidence import Harm, harms
 from lumisite.site.ledger import Situation, depends_on_image, judge_conditions
 from lumisite.site.model import Site
@@ -331,3 +332,25 @@ def module_not_loaded(job: Job) -> Iterator[BadLine]:
     if helper and starts and job.allocation.partitions and not loaded and not _of_others(job, len(job.text)):
         reason = f"no line loads {helper}: unless the submitting shell has, containers get no binds and settings"
         yield BadLine(starts[0].line, starts[0].action, reason, f"module load {helper}")
+
+
+_BIND_LIST = re.compile(r"(?:SINGULARITY|APPTAINER)_BIND(?:PATH)?")
+
+
+def build_with_binds(job: Job) -> Iterator[BadLine]:
+    """The build of an image while a module has its binds in the environment.
+
+    The wrapper of the helper's module takes away those of this site's modules.
+    """
+    changed = any(map(_BIND_LIST.fullmatch, (setting.name for setting in job.settings)))
+    changed |= any(command.values[:1] == ("unset",) for command in job.commands)
+    for command in job.commands if not changed else ():
+        words = command.words_after(*RUNTIMES, "cotainr") or ()
+        before = [at for at in job.modules if at.line < command.line]
+        if "build" not in [word.value for word in words[:2]] or not before:
+            continue
+        loaded = {*before[-1].before, *(name.partition("/")[0] for name in before[-1].loads)}
+        wrapped = job.site.modules if job.site.helper_module in loaded else ()
+        if left := sorted(loaded & {*job.site.modules, *_foreign(job.site)} - {*wrapped}):
+            reason = "binds paths that a new image does not have, and the build fails"
+            yield BadLine(command.line, " ".join(left), reason, f"module unload {' '.join(left)} before the build")

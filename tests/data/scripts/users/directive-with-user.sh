@@ -8,4 +8,5 @@
 #SBATCH --mem=60G
 #SBATCH --time=00:30:00
 #SBATCH --mail-type=END,FAIL
+#SBATCH --time=02:00:00
 srun singularity run /appl/local/laifs/containers/lumi-multitorch-latest.sif python infer.py
