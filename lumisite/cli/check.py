@@ -73,7 +73,7 @@ def _fault_row(finding: Finding) -> dict[str, object]:
 def _check_host(site: str, root: Path | None, host_root: str, *, as_json: bool) -> int:
     """Print one line for each fault of a node; return 0 without one, 5 when only this node can be meant, else 1."""
     from lumisite.machine.host import DiskTree
-    from lumisite.release.host_check import check_release
+    from lumisite.release.check_host import check_release
 
     require_directory(host_root)
     name = site or (required_site("") if root is None else _site_of(root))

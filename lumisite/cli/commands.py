@@ -10,7 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from lumisite import __version__
-from lumisite.cli.output import QUIET
+from lumisite.cli.options import quiet_option
 
 EXIT_CODES = (
     "Exit codes: 0 fine, 1 a difference or a failed verdict, 2 usage or site description, "
@@ -102,17 +102,6 @@ class CommandGroup(click.Group):
         """Return the commands that begin so, without importing them."""
         found = [CompletionItem(name, help=line) for name, line in COMMANDS.items() if name.startswith(incomplete)]
         return [*found, *click.Command.shell_complete(self, context, incomplete)]
-
-
-def quiet_option() -> click.Option:
-    """Return `--quiet`, which is accepted before the command and after it."""
-
-    def set_quiet(context: click.Context, _: click.Parameter, given: bool) -> None:
-        if given:
-            context.meta[QUIET] = True
-
-    text = "Print no notes and no progress, only errors."
-    return click.Option(["-q", "--quiet"], is_flag=True, expose_value=False, callback=set_quiet, help=text)
 
 
 @click.group(cls=CommandGroup, epilog=EXIT_CODES, context_settings=CONTEXT, no_args_is_help=False)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lumisite.cli.output import QUIET
 from lumisite.errors import ResolveError
 
 if TYPE_CHECKING:
@@ -41,6 +42,17 @@ def site_option(default: str = CHOSEN) -> Decorator:
     """Add `--site`."""
     text = f"The site: the name of an embedded one, or a YAML file (default: {default})."
     return click.option("--site", metavar="NAME|FILE", default="", help=text)
+
+
+def quiet_option() -> click.Option:
+    """Return `--quiet`, which is accepted before the command and after it."""
+
+    def set_quiet(context: click.Context, _: click.Parameter, given: bool) -> None:
+        if given:
+            context.meta[QUIET] = True
+
+    text = "Print no notes and no progress, only errors."
+    return click.Option(["-q", "--quiet"], is_flag=True, expose_value=False, callback=set_quiet, help=text)
 
 
 def one_of(**values: object) -> None:

@@ -19,7 +19,7 @@ from lumisite.findings.exit_code import exit_code
 from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import subject_and_message
 from lumisite.machine.host import DiskTree
-from lumisite.release.host_check import check_release
+from lumisite.release.check_host import check_release
 from lumisite.release.policy import read_policy
 from lumisite.release.root import Root, existing_root, inspect_release, list_releases, release_row
 from lumisite.release.tree import RenderedTree, fault_lines

@@ -41,6 +41,7 @@ from lumisite.validate.run.request import RunRequest
 from lumisite.validate.run.runner import Runner
 from lumisite.validate.samples import read_lines
 from lumisite.validate.verdict.baseline import baseline_size
+from lumisite.validate.verdict.jobs_needed import FIRST_AFTER, LEAST_BEFORE, NODE_SETS
 from lumisite.validate.verdict.system import Terms
 
 #: Options of a run that goes on; all others were decided when it began.
@@ -51,7 +52,9 @@ RESUME_OPTIONS = ("resume", "before", "as_json")
 @site_option()
 @click.option("-o", "--out", metavar="RUN", type=FILE_NAME, help="Folder of the run, which all nodes see.")
 @click.option("--resume", metavar="RUN", type=FILE_NAME, help="Go on with a run that was interrupted.")
-@click.option("--jobs", metavar="N", type=COUNT, help="Jobs to measure (default: 5, of a baseline 4).")
+@click.option(
+    "--jobs", metavar="N", type=COUNT, help=f"Jobs to measure (default: {FIRST_AFTER}, of a baseline {LEAST_BEFORE})."
+)
 @click.option("--nodes", metavar="N", type=COUNT, help="Nodes of each job (default: the site's).")
 @click.option("--nodelist", metavar="NODES", help="Only these nodes, in Slurm's notation.")
 @click.option("--avoid", metavar="NODES", help="Not these nodes, in Slurm's notation.")
@@ -62,7 +65,7 @@ RESUME_OPTIONS = ("resume", "before", "as_json")
 @click.option("--sbatch", metavar="OPTION", multiple=True, help="One more option for sbatch.")
 @click.option("--limit", metavar="SECONDS", type=COUNT, help="Longest time of a step (default: by back-end).")
 @click.option("--image", metavar="FILE", type=FILE_NAME, help="Container image (default: the site's).")
-@click.option("--node-sets", metavar="N", type=COUNT, help="Disjoint sets of nodes (default: 2).")
+@click.option("--node-sets", metavar="N", type=COUNT, help=f"Disjoint sets of nodes (default: {NODE_SETS}).")
 @click.option(
     "--step-nodes",
     metavar="N",

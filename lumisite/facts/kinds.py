@@ -21,6 +21,7 @@ from lumisite.facts.reading import Texts
 from lumisite.facts.words import WordsOf
 from lumisite.findings.finding import Severity
 from lumisite.machine.tree import Tree
+from lumisite.paths import CLI_FILTER, PROLOG, WRAPPERS
 from lumisite.site.model import Site
 from lumisite.vendors import all_software
 
@@ -159,8 +160,9 @@ _SITE = "correct the site description and render again"
 _KIND = "correct the node kind and render again"
 _MASK = "mask {gpu_kind}"
 _CONFINED = "which cores, devices and memory a job is confined to"
-_JOB = ("helper spank/task_prolog",)
-_STARTER = ("helper spank/bin",)
+_JOB = (f"helper {PROLOG}",)
+_STARTER = (f"helper {WRAPPERS}",)
+_FILTER = f"helper {CLI_FILTER}"
 _SLURM = (*slurm.FOLDERS, *slurm.PLUGIN_FOLDERS)
 _PLATFORM = "site platforms.{platform}."
 _GPUS = ("site node_kinds.{gpu_kind}.gpus", _MASK)
@@ -316,11 +318,11 @@ KINDS: tuple[Kind, ...] = (
     # Slurm
     Kind(
         "slurm", "what tasks of jobs find", "run one job step with LUMISITE_VERBOSE=1",
-        (f"{_PLATFORM}slurm", "helper spank/cli_filter.lua", *_JOB), words.value("Slurm", lambda facts: facts.slurm),
+        (f"{_PLATFORM}slurm", _FILTER, *_JOB), words.value("Slurm", lambda facts: facts.slurm),
     ),
     Kind(
         "slurm-conf", "what a task of a job finds, and which devices", read=slurm.read_slurm_files, where=_SLURM,
-        touches=("site node_kinds.{kind}", "mask {kind}", "helper spank/cli_filter.lua", *_JOB),
+        touches=("site node_kinds.{kind}", "mask {kind}", _FILTER, *_JOB),
         severity=filter_severity,
     ),
     Kind("cgroup", _CONFINED, touches=_DEVICES, read=node_files.read_cgroups, severity=by(FAULT, FAULT, DOUBT)),

@@ -1,6 +1,6 @@
 """What of a site a change touches: the parts that its row names, and those that name what changed.
 
-A part of a row is the sort of it and its name, such as `helper spank/bin`. A name may have a word in braces, for which
+A part of a row is the sort of it and its name, such as `module NAME`. A name may have a word in braces, for which
 all that the site and the captures have of that stand: `{gpu_kind}` are the node kinds with as many GPUs as the node had
 or has. `settings` is followed by a pattern of their names.
 """

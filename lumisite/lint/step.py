@@ -9,8 +9,8 @@ from functools import cached_property
 
 from lumisite.lint.options import Option
 from lumisite.lint.script import ShellCommand
-from lumisite.site.model import Partition, Site
-from lumisite.site.nodes import NodeKind
+from lumisite.site.model import Site
+from lumisite.site.nodes import NodeKind, Partition
 
 _GPUS = re.compile(r"(?:gpu:)?(?:[A-Za-z][\w-]*:)?(\d{1,6})")
 

@@ -26,6 +26,7 @@ from lumisite.release.root import (
     inspect_release,
     link_command,
     manifests,
+    missing_release,
     point_current,
     read_root,
     shared_mode,
@@ -204,8 +205,7 @@ def plan_rollback(root: Root, to: str = "") -> Rollback:
         raise ToolError(f"{root.path}: no release before {root.current}; nothing was changed ({others})")
     target = inspect_release(root, to)
     if target.state == "missing":
-        text = "missing; nothing was changed"
-        raise DifferenceError(Finding("release-damaged", Severity.FAULT, text, others, str(target.path)))
+        raise DifferenceError(missing_release(target.path))
     if target.faults:
         advice = "undo what is named here, or move this folder away, render it again and deploy it"
         if target.state == "edited":

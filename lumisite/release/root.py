@@ -120,7 +120,8 @@ def _damaged_history(place: Place) -> Finding:
     return Finding("root-damaged", Severity.FAULT, "not a history that lumisite wrote", advice, place=place)
 
 
-def _missing_release(path: Path) -> Finding:
+def missing_release(path: Path) -> Finding:
+    """Return that the folder of a release is not there."""
     advice = "`lumisite status ROOT --all` lists those that exist"
     return Finding("release-missing", Severity.FAULT, "missing, or not a directory", advice, str(path))
 
@@ -159,7 +160,7 @@ def inspect_release(root: Root, release: str, expected: RenderedTree | None = No
     """Judge a release by `expected`, else by its own manifest if that is the one that was deployed."""
     path = root.release(release)
     if not release or path.is_symlink() or not path.is_dir():
-        return RenderedTree(path, NO_MANIFEST, faults=(_missing_release(path),))
+        return RenderedTree(path, NO_MANIFEST, faults=(missing_release(path),))
     if expected:
         return judge(path, expected.manifest, expected.manifest_bytes)
     step = root.deployed(release)

@@ -10,7 +10,7 @@ from typing import Literal, cast
 
 from lumisite.site.decode import key
 from lumisite.site.entries import Bind, FileSystem, HostPath, Known, Setting, Stated
-from lumisite.site.nodes import NodeKind
+from lumisite.site.nodes import NodeKind, Partition
 from lumisite.site.scalars import AbsolutePath, Date, Line, Name, PciBus, RelativePath, RootPath, source_ids
 from lumisite.site.software import Fabric, PlatformStack, Release, Runtime, Stack
 from lumisite.site.versions import Version, VersionRange
@@ -59,22 +59,6 @@ class Platform(Stated):
     def defaults(self) -> dict[str, Version]:
         """The default release of each stack."""
         return {name: stack.default for name, stack in self.stacks.items()}
-
-
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Partition(Stated):
-    """A Slurm partition."""
-
-    node_kind: str = key("The node kind of its nodes.", names="node_kinds")
-    whole_nodes: bool = key("Whether a job always gets whole nodes.")
-    max_nodes: int | None = key("Most nodes for one job.", default=None)
-    max_time: Line | None = key("Longest time for one job, as sbatch takes it: `2-00:00:00`.", default=None)
-    memory_mib: int | None = key("Memory of a node for jobs, in MiB, if less than its node kind has.", default=None)
-    constraint: Name | None = key("What users ask for with `--constraint` to get its nodes.", default=None)
-    qos: tuple[Name, ...] = key(
-        "What users ask for with `--qos` to get its nodes, any one of these: jobs of `validate` ask for the first.",
-        default=(),
-    )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)

@@ -1,4 +1,4 @@
-"""What a site description says of nodes that are built alike: cores, GPUs, adapters.
+"""What a site description says of nodes that are built alike (cores, GPUs, adapters), and of Slurm's partitions.
 
 As in `model`, annotations are real types, and the classes go without `__eq__` and `__repr__`.
 """
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lumisite.site.decode import key
-from lumisite.site.entries import Known
-from lumisite.site.scalars import CpuList, Name
+from lumisite.site.entries import Known, Stated
+from lumisite.site.scalars import CpuList, Line, Name
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -57,4 +57,20 @@ class NodeKind(Known):
     nics: tuple[Nic, ...] = key("The network adapters.", default=())
     adapters: tuple[Name, ...] | None = key(
         "Its adapters of the fabric, where they are not those of `fabric.adapters`.", default=None
+    )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Partition(Stated):
+    """A Slurm partition."""
+
+    node_kind: str = key("The node kind of its nodes.", names="node_kinds")
+    whole_nodes: bool = key("Whether a job always gets whole nodes.")
+    max_nodes: int | None = key("Most nodes for one job.", default=None)
+    max_time: Line | None = key("Longest time for one job, as sbatch takes it: `2-00:00:00`.", default=None)
+    memory_mib: int | None = key("Memory of a node for jobs, in MiB, if less than its node kind has.", default=None)
+    constraint: Name | None = key("What users ask for with `--constraint` to get its nodes.", default=None)
+    qos: tuple[Name, ...] = key(
+        "What users ask for with `--qos` to get its nodes, any one of these: jobs of `validate` ask for the first.",
+        default=(),
     )

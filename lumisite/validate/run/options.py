@@ -22,10 +22,10 @@ from lumisite.validate.run.folder import SAMPLES, image_mark, lines_of
 from lumisite.validate.run.jobscript import validation_of
 from lumisite.validate.run.plan import MOST_NODES, STEP_NODES, choose_node_sets, machine_sets, site_digest, with_specs
 from lumisite.validate.run.request import KEPT_OPTIONS, RunRequest
+from lumisite.validate.verdict.jobs_needed import FIRST_AFTER, LEAST_BEFORE, NODE_SETS
 
-#: Jobs of a run, by its purpose: five decide (docs/explanation/verdict.md); ten baseline jobs come from three days.
-JOBS = {"validate": 5, "baseline": 4}
-NODE_SETS = 2
+#: Jobs of a run, by its purpose; those of a baseline come from several days.
+JOBS = {"validate": FIRST_AFTER, "baseline": LEAST_BEFORE}
 #: Prints a note.
 Note = Callable[[str], None]
 

@@ -13,11 +13,10 @@ from dataclasses import replace
 from lumisite.findings.finding import Finding, Severity
 from lumisite.text import some
 from lumisite.validate.samples import JobValues, Recorded, Series
-from lumisite.validate.verdict.metric import GOOD_BEFORE
+from lumisite.validate.verdict.jobs_needed import GOOD_BEFORE, NODE_SETS
 from lumisite.validate.verdict.nodes import is_per_node
 
 DAY_S = 86400
-LEAST_SETS = 2
 #: By field of a job, what jobs did that differ in it, and what to do where no job before is like those after.
 _UNLIKE = {
     "spec": ("measured another thing", "take a new baseline"),
@@ -71,7 +70,7 @@ def baseline_size(recorded: Recorded, days_needed: int) -> Finding:
     """
     every = recorded.series.values()
     jobs = min((series.jobs for series in every), key=len, default=())
-    sets_needed = 1 if all(map(is_per_node, every)) else LEAST_SETS
+    sets_needed = 1 if all(map(is_per_node, every)) else NODE_SETS
     parts = (
         (len(jobs), GOOD_BEFORE, "jobs"),
         (len({job.time // DAY_S for job in jobs}), days_needed, "days"),

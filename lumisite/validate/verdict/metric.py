@@ -36,6 +36,7 @@ from lumisite.site.model import MetricRule
 from lumisite.text import counted, figure, listed, percent
 from lumisite.validate.lines import Better, State
 from lumisite.validate.samples import Series
+from lumisite.validate.verdict.jobs_needed import FIRST_AFTER, GOOD_BEFORE, LEAST_AFTER, LEAST_BEFORE
 from lumisite.validate.verdict.nodes import is_per_node, job_value
 from lumisite.validate.verdict.stats import (
     ALPHA,
@@ -50,15 +51,8 @@ from lumisite.validate.verdict.stats import (
     shift,
 )
 
-#: Jobs after the change that decide, and as many later ones that confirm.
-DECIDING = 5
-#: Fewer jobs than these decide nothing.
-LEAST_AFTER = 3
-LEAST_BEFORE = 4
 #: At the first look a drop of so many times the noise is suspected.
 SUSPECTED = 1.7
-#: Jobs before the change that are recommended.
-GOOD_BEFORE = 10
 SEE_CHANGES = "see what changed with `lumisite changes`"
 
 
@@ -148,13 +142,13 @@ class _Jobs:
     @property
     def first(self) -> Sequence[_Job]:
         """The jobs of the first look."""
-        return self.after[:DECIDING]
+        return self.after[:FIRST_AFTER]
 
     @property
     def later(self) -> Sequence[_Job]:
         """The jobs that can confirm: later ones that share no node with some job of the first look."""
-        fit = [job for job in self.after[DECIDING:] if any(job.nodes.isdisjoint(one.nodes) for one in self.first)]
-        return fit[:DECIDING]
+        fit = [job for job in self.after[FIRST_AFTER:] if any(job.nodes.isdisjoint(one.nodes) for one in self.first)]
+        return fit[:FIRST_AFTER]
 
     @property
     def pooled(self) -> Sequence[_Job]:
@@ -213,7 +207,7 @@ def judge_metric(
     if on_slow and verdict.verdict != "pass":
         message, advice = f"{on_slow} of the deciding jobs ran on bad nodes", "run more jobs on other nodes"
         verdict = _leave_open(verdict, Finding("metric-bad-nodes", Severity.DOUBT, message, advice))
-        return replace(verdict, on_slow_nodes=True, more_jobs=DECIDING)
+        return replace(verdict, on_slow_nodes=True, more_jobs=FIRST_AFTER)
     if verdict.limit is not None and (verdict.verdict != "inconclusive" or (verdict.noise or 0) > NOISE_LIMIT):
         slow, fine = _sides(
             jobs.before, jobs.pooled if verdict.verdict == "fail" else jobs.first, math.log1p(-verdict.limit)
@@ -254,10 +248,10 @@ def _second_look(
     elif first and first.counts:
         suspicion.append(f"slower by {percent(first.drop)}, p = {first.p:.2g}")
     slower = Finding("metric-slower", Severity.FAULT, "; ".join(suspicion), SEE_CHANGES)
-    if len(jobs.later) < DECIDING:
-        message = f"{len(jobs.later)} of {DECIDING} jobs on other nodes are there to confirm it"
+    if len(jobs.later) < FIRST_AFTER:
+        message = f"{len(jobs.later)} of {FIRST_AFTER} jobs on other nodes are there to confirm it"
         waits = Finding("metric-unconfirmed", Severity.DOUBT, message, "run more jobs, on at least two sets of nodes")
-        more = DECIDING - len(jobs.later)
+        more = FIRST_AFTER - len(jobs.later)
         return replace(verdict, verdict="unconfirmed", findings=(slower, waits), more_jobs=more)
     found = jobs.compare(jobs.pooled, limit_in_noise(jobs.alpha)) if first else None
     verdict = replace(_numbers(jobs, series, jobs.pooled, found or first), below_spec=verdict.below_spec)
@@ -265,9 +259,9 @@ def _second_look(
     confirmed = found is not None and found.counts and (found.below_floor or found.p < jobs.alpha)
     numbers = f": {percent(found.drop)}, p = {found.p:.2g}" if found and not missed_again else ""
     if missed_again or confirmed:
-        again = Finding("metric-slower", Severity.FAULT, f"confirmed by {DECIDING} more jobs{numbers}", SEE_CHANGES)
+        again = Finding("metric-slower", Severity.FAULT, f"confirmed by {FIRST_AFTER} more jobs{numbers}", SEE_CHANGES)
         return replace(verdict, verdict="fail", findings=(slower, again))
-    refuted = Finding("metric-fine", Severity.INFO, f"not confirmed by {DECIDING} more jobs{numbers}")
+    refuted = Finding("metric-fine", Severity.INFO, f"not confirmed by {FIRST_AFTER} more jobs{numbers}")
     look = bool(missed)
     if first and found:  # what is better over all jobs is not worth a look
         look = found.change < 0 and (look or first.below_floor or _would_warn(jobs, found))
@@ -349,14 +343,14 @@ def _too_few(before: int, after: int) -> Finding:
     missing = [(LEAST_BEFORE - before, "before"), (LEAST_AFTER - after, "after")]
     lacks = " and ".join(f"{count} {side}" for count, side in missing if count > 0)
     message = (
-        f"too few jobs: {before} before and {after} after; {lacks} are missing (best {GOOD_BEFORE} and {DECIDING})"
+        f"too few jobs: {before} before and {after} after; {lacks} are missing (best {GOOD_BEFORE} and {FIRST_AFTER})"
     )
     return Finding("metric-few-jobs", Severity.DOUBT, message, MORE_JOBS)
 
 
 def _missing_jobs(jobs: _Jobs) -> int:
     """Return how many jobs after are missing for the first look; more of them help only where there is a baseline."""
-    return DECIDING - len(jobs.first) if len(jobs.before) >= LEAST_BEFORE else 0
+    return FIRST_AFTER - len(jobs.first) if len(jobs.before) >= LEAST_BEFORE else 0
 
 
 def _leave_open(verdict: MetricVerdict, finding: Finding) -> MetricVerdict:
@@ -397,7 +391,7 @@ def _jobs_of(series: Series) -> list[_Job]:
 
 def _without(jobs: list[_Job], slow: frozenset[str]) -> list[_Job]:
     kept = [job for job in jobs if job.nodes.isdisjoint(slow)]
-    return kept if len(kept) >= min(DECIDING, len(jobs)) else jobs
+    return kept if len(kept) >= min(FIRST_AFTER, len(jobs)) else jobs
 
 
 def _scores(jobs: Sequence[_Job]) -> list[float]:

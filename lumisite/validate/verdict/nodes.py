@@ -15,7 +15,7 @@ from lumisite.validate.verdict.stats import spread
 
 #: The chance that some good node is called slow, by all nodes and all metrics of a maintenance together. It is half of
 #: what is promised, as noise is not quite normal.
-ALPHA = 0.005
+INNOCENT_ALPHA = 0.005
 #: Flag a node this much below the median at least.
 BELOW_LIMIT = 0.05
 #: What the median absolute deviation of few nodes errs by: limits are larger by this over their number (simulated).
@@ -90,7 +90,7 @@ def z_limit(nodes: int, tested: int) -> float:
     >>> round(z_limit(3000, 6 * 3000), 2), round(z_limit(32, 32), 2)
     (-5.03, -5.41)
     """
-    return FEW_Z if nodes <= FEW_NODES else NormalDist().inv_cdf(ALPHA / tested) * (1 + MAD_ERROR / nodes)
+    return FEW_Z if nodes <= FEW_NODES else NormalDist().inv_cdf(INNOCENT_ALPHA / tested) * (1 + MAD_ERROR / nodes)
 
 
 def job_value(job: JobValues, better: Better) -> float:

@@ -9,7 +9,7 @@ import pytest
 
 from lumisite.findings.finding import Severity
 from lumisite.machine.host import DiskTree
-from lumisite.release.node import Node
+from lumisite.release.check_host_node import Node
 from lumisite.site.load import load_site
 from tests.support.kernels import CPU, DRIVER, be_node, kernel_files
 from tests.unit.release.test_node_check import node

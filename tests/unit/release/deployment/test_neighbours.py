@@ -271,7 +271,7 @@ def test_no_advice_leaves_the_link_dangling(run: Run) -> None:
     Path("ROOT/releases", OLD).rename("gone")
     code, _, err = run("rollback", "ROOT")
     assert code == 1
-    assert "[release-damaged]" in err
+    assert "[release-missing]" in err
     assert "ln -s" not in err
     # A release with nothing in it is no better than none.
     Path("gone").rename(Path("ROOT/releases", OLD))

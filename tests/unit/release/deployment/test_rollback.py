@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -80,7 +81,7 @@ def test_rollback_goes_to_any_release_that_is_named(run: Run) -> None:
     for name, code, message in (
         (NEW, 2, "already the current release"),
         ("../x", 2, "not the id of a release"),
-        ("2020-01-x", 1, "release-damaged"),
+        ("2020-01-x", 1, "release-missing"),
     ):
         found, out, err = run("rollback", "ROOT", name)
         assert (found, out, current()) == (code, "", NEW)
@@ -111,7 +112,7 @@ def test_a_link_that_was_moved_by_hand_is_followed(run: Run) -> None:
     [
         (lambda release: (release / "spank/task_prolog").unlink(), "[release-file-missing]"),
         (lambda release: (release / "spank/task_prolog").write_text("x"), "[release-edited]"),
-        (lambda release: release.rename("gone"), "missing; nothing was changed"),
+        (lambda release: release.rename("gone"), "[release-missing]"),
     ],
 )
 def test_rollback_refuses_a_release_that_is_not_whole(run: Run, damage: Callable[[Path], object], message: str) -> None:
@@ -121,7 +122,7 @@ def test_rollback_refuses_a_release_that_is_not_whole(run: Run, damage: Callable
     code, _, err = run("rollback", "ROOT")
     assert code == 1
     assert message in err
-    assert "[release-damaged]" in err
+    assert re.search(r"\[release-(damaged|missing)\]", err)
     assert current() == NEW
     assert Path("ROOT/history").read_bytes() == history
 

@@ -18,8 +18,8 @@ from lumisite.machine.ldcache import glob
 from lumisite.machine.reach import reach
 from lumisite.machine.tree import first_line, is_under, names_of, resolve, small_text
 from lumisite.paths import PROLOG, current
-from lumisite.release.node import ENTER, WRITE, HostFault, Node, of_node
-from lumisite.release.node_runtime import container_faults, runtime_faults
+from lumisite.release.check_host_node import ENTER, WRITE, HostFault, Node, of_node
+from lumisite.release.check_host_runtime import container_faults, runtime_faults
 from lumisite.site.entries import FileSystem
 from lumisite.site.kinds import NO_GPUS
 from lumisite.text import some

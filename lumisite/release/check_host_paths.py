@@ -16,7 +16,7 @@ from lumisite.machine.elf import ElfError, read_elf
 from lumisite.machine.library_names import in_order, newest, stem
 from lumisite.machine.loader import Loaded, Loader, Need, walk
 from lumisite.machine.tree import ResolvedPath, broken_link_on, names_of, resolve
-from lumisite.release.node import ENTER, READ, HostFault, Node
+from lumisite.release.check_host_node import ENTER, READ, HostFault, Node
 from lumisite.render.manifest import NO_MANIFEST, Manifest
 from lumisite.site.selection import combinations
 from lumisite.site.versions import Version, parse_version

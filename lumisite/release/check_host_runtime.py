@@ -13,7 +13,7 @@ from lumisite.facts.runtime import find_runtime, is_wrapper, read_directives, st
 from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.host import mount_of
 from lumisite.machine.tree import names_of, resolve
-from lumisite.release.node import ENTER, READ, HostFault, Node, of_node
+from lumisite.release.check_host_node import ENTER, READ, HostFault, Node, of_node
 
 _SETUID = 0o4000
 #: Directives that containers of the release's modules cannot do without.

@@ -11,9 +11,9 @@ from lumisite.errors import ResolveError
 from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.host import DiskTree
 from lumisite.machine.tree import is_under
-from lumisite.release.node import HostFault, Node
-from lumisite.release.node_checks import CHECKS, shared_faults, silent_faults
-from lumisite.release.node_paths import ReleasePaths
+from lumisite.release.check_host_node import HostFault, Node
+from lumisite.release.check_host_paths import ReleasePaths
+from lumisite.release.check_host_table import CHECKS, shared_faults, silent_faults
 from lumisite.release.policy import Policy, read_policy
 from lumisite.release.root import existing_root, inspect_release
 from lumisite.release.tree import RenderedTree
