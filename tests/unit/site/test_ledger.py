@@ -110,6 +110,18 @@ def test_a_module_sets_only_what_wins_and_names_it() -> None:
     assert before.set_by("singularity-AI-bindings") == ()
 
 
+def test_what_the_image_sets_outweighs_a_setting_of_tasks_and_none_of_a_module() -> None:
+    entries = "".join(
+        f"  - {{name: {name}, value: '1', where: {where}, why: w, source: here}}\n"
+        for name, where in (("A", "singularity-AI-bindings"), ("B", "task"))
+    )
+    site = load_text(site_text(("settings:\n", f"settings:\n{entries}"))).site
+    known = Situation("2026-01", {"cpe": parse_version("25.03")}).with_image(Holds(sets={"A": "2", "B": "2"}))
+    found = {one.entry.name: one for one in decide(site, known).settings}
+    assert (found["A"].outcome, found["B"].outcome) == ("wins", "does not apply")
+    assert found["B"].reason == "the image itself sets B=2"
+
+
 def test_what_is_bound_is_decided_with_its_reason() -> None:
     entry = "  - {path: /opt/a, where: singularity-CPEbits, when: {stacks: {cpe: '>=25'}}, why: w, source: here}\n"
     site = load_text(site_text(("binds:\n", f"binds:\n{entry}"))).site

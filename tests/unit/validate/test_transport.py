@@ -117,6 +117,14 @@ def test_a_torn_channel_line_is_no_proof_against_gdr() -> None:
     assert judged(good + cut + b" comm 0x1 nRanks 16\n").gdr == "no"
 
 
+def test_of_several_counts_of_nics_the_largest_counts() -> None:
+    """As numbers: a plugin that finds 8 at first may find 16 later."""
+    run = replace(Run(), plugin=("NET/OFI Selected Provider is cxi (found 8 nics)",))
+    run = replace(run, provider="NET/OFI Selected Provider is cxi (found 16 nics)")
+    result = judged(run.text(), Expectation("cxi", 16))
+    assert (result.verdict, {process.nics for process in result.processes}) == ("pass", {16})
+
+
 def test_gdr_in_one_direction_is_no_proof() -> None:
     lines = Run().text().splitlines(keepends=True)
     result = judged(b"".join(line for line in lines if b"[receive] via NET/" not in line))
@@ -261,6 +269,17 @@ def test_a_run_on_one_node_shows_nothing_of_its_network(network: str, counted: b
     assert (result.verdict, result.plugin_in_use, result.network) == ("inconclusive", "unknown", network)
     assert codes(result)[0] == "transport-not-shown"
     assert {process.verdict for process in result.processes} == {"pass"}
+
+
+def test_a_communicator_within_a_node_does_not_make_a_run_one_on_one_node() -> None:
+    """Without the lines of channels, the largest communicator alone says how many nodes there are."""
+    run = replace(Run(), channels=0, network="Socket", provider="", plugin=("NET/Plugin: No plugin found (x)",))
+    lines = list(run.rank_lines(0))
+    head = lines[0].partition("Bootstrap")[0]
+    lines += [f"{head}comm 0x55d0 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0"]
+    lines += [f"{head}comm 0x66d0 rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0"]
+    result = judged("\n".join(lines).encode())
+    assert (result.verdict, result.plugin_in_use, codes(result)[0]) == ("fail", "no", "transport-wrong-network")
 
 
 def test_addresses_do_not_make_one_error_many() -> None:

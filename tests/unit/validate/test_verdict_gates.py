@@ -62,6 +62,8 @@ def test_a_failure_everywhere_is_the_system_and_causes_are_gathered() -> None:
         ([gate("fail", "n1", "n2"), gate("pass", "n3", "n4"), gate("pass", "n5", "n6")], ("n1", "n2")),
         # Passing alone does not clear a node of a failure between nodes.
         ([gate("fail", "n1", "n2"), gate("pass", "n1"), gate("pass", "n2"), gate("pass", "n3", "n4", "n5")], ("n1", "n2")),
+        # Having passed among more nodes does, whatever came later.
+        ([gate("fail", "n1", "n2"), gate("pass", "n1", "n3", "n4"), gate("pass", "n1"), gate("pass", "n5")], ("n2",)),
     ],
 )  # fmt: skip
 def test_nodes_that_explain_every_failure_are_blamed(after: list[Gate], nodes: tuple[str, ...]) -> None:
