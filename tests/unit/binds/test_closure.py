@@ -205,6 +205,23 @@ def test_an_older_copy_that_suffices_stands_in_for_one_that_cannot_be_loaded() -
     assert decided(["libb.so.1"], files, image)["libb.so.1"].decision == "refuse", "a root must come from the host"
 
 
+@pytest.mark.parametrize(("versions", "decision"), [((), "refuse"), (("X_1", "X_2"), "bind")])
+def test_a_root_without_versions_does_not_replace_a_copy_whose_versions_the_image_needs(
+    versions: tuple[str, ...], decision: str
+) -> None:
+    image: Files = {
+        "/lib64/libx.so.1": Link("libx.so.1.1"),
+        "/lib64/libx.so.1.1": elf("libx.so.1", verdef=["X_1"]),
+        "/lib64/libuser.so": elf("libuser.so", ["libx.so.1"], verneed={"libx.so.1": ["X_1"]}),
+    }
+    files: Files = {
+        "/lib64/libx.so.1": Link("libx.so.1.2"),
+        "/lib64/libx.so.1.2": elf("libx.so.1", verdef=versions),
+    }
+    line = decided(["libx.so.1"], files, image)["libx.so.1"]
+    assert line.decision == decision
+
+
 @pytest.mark.parametrize(("needed", "decision"), [(["CURL_4"], "bind"), (["SUSE_1"], "refuse")])
 def test_another_build_serves_where_it_has_what_is_needed(needed: list[str], decision: str) -> None:
     files: Files = {

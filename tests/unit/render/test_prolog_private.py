@@ -30,6 +30,7 @@ def test_miopen_has_a_directory_that_only_the_user_can_enter(prolog: Script, tmp
             assert stat.S_IMODE((tmp_path / "tmp" / parent).stat().st_mode) & 0o77 == (0o77 if not parent.name else 0)
     assert f"lumisite-{os.getuid()}" in str(path)
     assert private(sound(prolog.step(SLURM_STEP_ID="1"))) == private(ran)
+    assert (Path(ran.exports["LUMISITE_PRIVATE"]) / ".space").stat().st_size == 0
 
 
 def test_the_users_umask_does_not_open_it(prolog: Script) -> None:

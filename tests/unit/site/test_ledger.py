@@ -15,6 +15,7 @@ from lumisite.site.ledger import (
     decide,
     default_family,
     describe_conditions,
+    harmful_values,
     judge_conditions,
 )
 from lumisite.site.load import load_site
@@ -117,7 +118,7 @@ def test_what_the_image_sets_outweighs_a_setting_of_tasks_and_none_of_a_module()
     )
     site = load_text(site_text(("settings:\n", f"settings:\n{entries}"))).site
     known = Situation("2026-01", {"cpe": parse_version("25.03")}).with_image(Holds(sets={"A": "2", "B": "2"}))
-    found = {one.entry.name: one for one in decide(site, known).settings}
+    found = {str(one.entry.name): one for one in decide(site, known).settings}
     assert (found["A"].outcome, found["B"].outcome) == ("wins", "does not apply")
     assert found["B"].reason == "the image itself sets B=2"
 
@@ -131,6 +132,14 @@ def test_what_is_bound_is_decided_with_its_reason() -> None:
     verdict = next(one for one in before.binds if one.key == "binds[0]")
     assert (verdict.outcome, verdict.holds) == ("does not apply", False)
     assert verdict.reason == "needs cpe >=25, here it is 24.03"
+
+
+def test_a_value_that_harms_known_images_alone_is_no_doubt_about_unknown_ones() -> None:
+    def found(where: Situation) -> list[str]:
+        return [one.code for one in harmful_values(LUMI, where, {"AITER_JIT_DIR": "/tmp/jit"})]
+
+    assert found(situation(None)) == []
+    assert found(situation("7.2")) == ["harmful-value-exported"]
 
 
 def test_an_open_entry_does_not_end_the_race() -> None:

@@ -282,6 +282,17 @@ def test_a_communicator_within_a_node_does_not_make_a_run_one_on_one_node() -> N
     assert (result.verdict, result.plugin_in_use, codes(result)[0]) == ("fail", "no", "transport-wrong-network")
 
 
+def test_a_plugin_that_is_found_under_its_second_name_is_no_fallback() -> None:
+    plugin = ("NET/Plugin: Could not find: librccl-net.so", "NET/Plugin: Loaded net plugin Libfabric (v8)")
+    lines = [line for line in Run(plugin=plugin, channels=0).lines() if "Using network" not in line]
+    result = judged("\n".join(lines).encode(), Expectation("cxi"))
+    assert (result.verdict, result.plugin_in_use, codes(result)) == (
+        "inconclusive",
+        "unknown",
+        ["transport-not-shown"],
+    )
+
+
 def test_addresses_do_not_make_one_error_many() -> None:
     end = " [0] ofi_process_cq:1033 NCCL WARN NET/OFI Request {} completed with error. RC: 21\n"
     log = (

@@ -104,6 +104,18 @@ def test_a_run_that_ends_without_leaving_is_no_finding() -> None:
     assert run_of("nccl 2.22", lost=(0, 1, 2, 3)).verdict == "pass"
 
 
+def test_rings_of_a_communicator_that_is_complete_are_no_hang_of_the_next() -> None:
+    """NCCL from 2.22 on connects rings and trees at their first use, each for itself."""
+    begins, done = FORMS["nccl 2.22"]
+    texts = {}
+    for rank in range(2):
+        first, second = ({"a": f"0x{turn}{rank}", "r": rank, "n": 2, "c": f"0x{turn}"} for turn in (1, 2))
+        before = [begins.format(**first), *start_of(rank, 2), done.format(**first), "Connected all rings"]
+        texts[rank] = [*before, begins.format(**second)]
+    result = log_of(texts)
+    assert ({process.init for process in result.processes}, result.verdict) == ({"unfinished"}, "inconclusive")
+
+
 def test_what_was_aborted_while_it_was_set_up_is_no_hang() -> None:
     result = run_of("nccl 2.22", how="Abort", complete=False)
     assert codes(result) == ["transport-unfinished"]

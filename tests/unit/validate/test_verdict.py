@@ -145,6 +145,16 @@ def test_a_noisy_metric_says_what_its_jobs_rule_out() -> None:
 WILD = [100.0, 140.0, 70.0, 160.0, 55.0, 115.0, 82.0, 107.0, 93.0, 175.0]
 
 
+def test_in_noise_a_drop_of_a_fifth_fails_by_its_chance_alone() -> None:
+    """One job before was as slow as those after, which is no rare thing among jobs that differ by so much."""
+    slower = [70.0, 76.0, 66.0, 72.0, 64.0, 74.0, 68.0, 63.0, 71.0, 77.0]
+    open_still = judged([100.0, 101.0, 99.0, 55.0], slower)
+    assert (open_still.verdict, codes(open_still)) == ("warn", ["metric-slower", "metric-fine"])
+    assert open_still.p is not None
+    assert open_still.p > 0.05
+    assert judged([100.0, 101.0, 99.0, 102.0], slower).verdict == "fail"
+
+
 def test_what_noise_leaves_open_says_when_it_is_looked_at_again() -> None:
     first = judged(WILD, [50.0, 60.0, 100.0, 110.0, 120.0])
     assert first.verdict == "inconclusive"

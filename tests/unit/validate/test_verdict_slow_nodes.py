@@ -95,7 +95,7 @@ def test_a_set_that_is_far_slower_than_the_other_is_a_node_and_not_the_system() 
     assert system([series(STEADY)], [series(few, at=100)]).exit_code == 4
     # One slow job is a stray, with a good one on the same nodes or without.
     assert system([series(STEADY)], [series([*STEADY[:3], 25.0, 100.0], at=100)]).exit_code == 0
-    assert system([series(STEADY)], [series([*STEADY[:4], 25.0], sets=SETS, at=100)]).exit_code == 0
+    assert system([series(STEADY)], [series([*STEADY[:4], 25.0], sets=(*SETS, ("n9",)), at=100)]).exit_code == 0
     # More of the same does not make it the system.
     again = [STEADY[n] * (0.25 if n % 2 == 0 else 1.0) for n in range(10)]
     more = system([series(STEADY)], [series(again, at=100)])
@@ -165,6 +165,14 @@ def test_a_node_must_stand_out_of_the_noise() -> None:
     uneven = [chance.lognormvariate(0, 0.05) for _ in range(40)]
     assert min(uneven) < 0.93
     assert system([], [per_node(uneven, noise=0.001)]).slow_nodes == ()
+
+
+@pytest.mark.parametrize(("third", "slow"), [(97.0, []), (99.5, ["n3"])])
+def test_of_few_nodes_one_is_slow_only_where_all_others_of_the_majority_are_alike(
+    third: float, slow: list[str]
+) -> None:
+    verdict = system([], [per_node([100.0, 100.0, third, 90.5], runs=16, noise=0.0)])
+    assert [one.node for one in verdict.slow_nodes] == slow
 
 
 def test_equal_nodes_are_taken_to_have_some_noise() -> None:

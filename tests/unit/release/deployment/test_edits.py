@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.render.manifest import MANIFEST
+from lumisite.render.manifest import MANIFEST, sha256_of
 from tests.support.scene import Run, current, deploy, edit_current
 from tests.support.trees import NEW, OLD, everything, manifest, with_manifest
 
@@ -51,6 +51,19 @@ def test_every_kind_of_damage_is_noticed(run: Run, edit: Callable[[Path], object
     assert everything(Path("ROOT/releases")) == before
     assert run("deploy", "new", "ROOT", "--apply")[0] == 0
     assert current() == NEW
+
+
+def test_a_release_that_was_edited_with_its_manifest_is_not_gone_back_to(run: Run) -> None:
+    deploy("old", "new")
+    top, path = Path("ROOT/releases", OLD), "spank/task_prolog"
+    described = (top / MANIFEST).read_text()
+    was = sha256_of((top / path).read_bytes())
+    (top / path).write_text("#!/bin/sh\nexit 1\n")
+    assert described.count(was) == 1
+    (top / MANIFEST).write_text(described.replace(was, sha256_of((top / path).read_bytes())))
+    code, _, err = run("rollback", "ROOT")
+    assert (code, current()) == (1, NEW)
+    assert re.search(r"\n  MANIFEST.json: edited .*\[release-edited\]", err)
 
 
 def test_a_release_that_was_edited_is_written_again_once_its_folder_is_moved_away(run: Run) -> None:
