@@ -274,6 +274,8 @@ LAIF = "/appl/local/laifs/containers/lumi-multitorch-latest.sif"
         (f"apptainer instance start {LAIF} mine", True),
         (f"singularity exec --bind /x:/y {'/x' * 3000}.sif python", False),
         ("singularity exec /x/lumi-mpi4py-rocm-6.2.0-python-3.12.sif python", False),
+        # The first pattern that fits counts, also where it says nothing of an MPI.
+        ("singularity exec /x/lumi-multitorch-libfabric-1.sif python", False),
         ("singularity exec", False),
         (f"python {LAIF}", False),
     ],
