@@ -71,14 +71,39 @@ def parse_release(text: str | None) -> Version | None:
         return None
 
 
-def releases_by_name(site: Site, *paths: str) -> dict[str, Version]:
-    """Return the releases that names of an image state, for advice alone: `NAME-6.2.4`, `NAME6.3`, `NAME/x:NAME6.3`.
+def release_by_name(after: str, path: str) -> Version | None:
+    """Read a release from a path, behind the longest part that fits the pattern `after`.
 
-    NAME is the stack; no setting goes by what is found here.
+    Digits alone are read where they can be one release only: 70 is 7.0, and 100 is 10.0, as no release is called 1.00;
+    714 may be 7.14, 7.1.4 or 71.4.
+
+    >>> str(release_by_name("*-gpu-", "/images/base-gpu-gpu-6.2.4.sif")), str(release_by_name("*r", "a-r70f21.sif"))
+    ('6.2.4', '7.0')
     """
+    begin = next((at for at in range(len(path), -1, -1) if fnmatch.fnmatchcase(path[:at], after)), None)
+    if begin is None:
+        return None
+    digits = re.match(r"[0-9.]*", path[begin:])
+    text = digits[0].removesuffix(".") if digits else ""
+    if re.fullmatch(r"[0-9]{2}|10[0-9]", text, re.ASCII):
+        text = f"{text[:-1]}.{text[-1]}"
+    number = r"(?:0|[1-9][0-9]{0,2})"
+    return parse_version(text) if re.fullmatch(rf"{number}\.{number}(?:\.{number})?", text, re.ASCII) else None
+
+
+def releases_by_name(site: Site, *paths: str) -> dict[str, Version]:
+    """Return the releases that names of an image state, for advice alone: no setting goes by what is found here.
+
+    The family says where in its names they stand, else they follow the stack: `NAME-6.2.4`, `NAME6.3`, `x:NAME6.3`.
+    """
+    found: dict[str, Version] = {}
     if (stack := site.gpu_stack) is not None:
         pattern = re.compile(rf"{re.escape(stack)}[-_]?(\d+\.\d+(?:\.\d+)?)(?!.*{re.escape(stack)}[-_]?\d)")
         matches = (pattern.search(path.rpartition("/")[2]) for path in paths)
         if match := next(filter(None, matches), None):
-            return {stack: parse_version(match[1])}
-    return {}
+            found[stack] = parse_version(match[1])
+    family = family_by_path(site, *paths)
+    for name, after in (site.families[family].release_after if family else {}).items():
+        if (version := release_by_name(after, paths[0])) is not None:
+            found[name] = version
+    return found

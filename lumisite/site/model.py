@@ -92,6 +92,12 @@ class Family(Stated):
         "Where its OFI plugin for NCCL comes from, as its recipe has it (left out: its recipe does not say).",
         default=None,
     )
+    release_after: Mapping[str, Line] = key(
+        "By stack, a shell pattern of what stands before its release in paths of images, where that is not the name of "
+        "the stack: `*-u24r` for `-u24r70`, which is 7.0. For advice alone: no setting goes by a name.",
+        names="stacks",
+        default_factory=dict,
+    )
     library_path: tuple[Line, ...] = key(
         "Host libraries, by their names in `libraries` of a platform, whose `lib64` its loader must search first. "
         "In the container they are where a bind of the family's modules has them.",

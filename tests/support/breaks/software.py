@@ -95,7 +95,7 @@ SOFTWARE = {
     "image replaced in place": Break(
         {IMAGE: sif_head(3)},
         ("image", IMAGE),
-        [("family", "laif-multitorch")],
+        [("family", "laif-rocm70")],
         also=(("image", LATEST),),
     ),
     "vanished image": Break(
@@ -106,7 +106,7 @@ SOFTWARE = {
     "an image more": Break(
         {OTHER_SIF: sif_head(4)},
         ("image", "/appl/local/laifs/containers/lumi-multitorch-u24r70f21m50t210-20260415_130625/other.sif"),
-        [("family", "laif-multitorch")],
+        [("family", "laif-rocm70")],
     ),
     "no images": Break(
         {IMAGE: None, LATEST: None},

@@ -112,7 +112,7 @@ def test_help_and_usage_errors_load_no_command(argv: list[str]) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script, *argv], capture_output=True, text=True, check=True)
     loaded = set(done.stderr.splitlines()[-1].split())
-    rooms = ("errors", "findings", "findings.finding", "text", "cli", "cli.commands", "cli.output")
+    rooms = ("errors", "findings", "findings.finding", "text", "cli", "cli.commands", "cli.options", "cli.output")
     assert loaded == {"lumisite", *(f"lumisite.{room}" for room in rooms)}
 
 

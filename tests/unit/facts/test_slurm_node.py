@@ -71,7 +71,7 @@ CHANGES: Mapping[str, tuple[dict[str, str | None], tuple[str, str], Touches]] = 
     "GPUs in another order": (
         {"gres": "\n".join([*GRES[4:], *GRES[:4]])},
         ("slurm-conf", "gres.conf"),
-        {PROLOG, MASK, GPUS, ("setting", "ROCR_VISIBLE_DEVICES")},
+        {PROLOG, MASK, GPUS},
     ),
 }
 HARMLESS: Mapping[str, dict[str, str | None]] = {

@@ -153,20 +153,21 @@ def test_harm_is_claimed_only_of_images_that_are_known_to_have_the_release() -> 
         assert all((one.code == "harmful-value") == (one.message == "x") for one in bad)
         return [one.message.removeprefix("x") for one in bad]
 
-    assert reasons("docker://rocm/dev-ubuntu-24.04:rocm7.1", harm) == [""]
-    assert reasons(R61, harm) == []
+    r714 = "lumi-multitorch-full-u26r714f23.sif"
+    assert reasons(R70, harm) == reasons(R70.replace("r70", "r100"), harm) == [""]
+    assert reasons(R64, harm) == reasons(R61, harm) == []
     for image in (
         "$SIF",
         "my.sif",
         "lumi-multitorch-latest.sif",
-        R70,  # its name tells the family alone
+        r714,
         "docker://vllm/vllm-openai-rocm:nightly-rocm100",
     ):
         assert reasons(image, harm) == [" (only where rocm is >=7.0, which the script does not say)"], image
         assert reasons(image, dataclasses.replace(harm, unknown_images=False)) == []
     always, milder = (dataclasses.replace(harm, when=when) for when in (When(), When(stacks={"rocm": below_nine})))
     assert reasons("$SIF", harm, always) == [""], "what is certain comes first"
-    assert reasons(R61, harm, milder) == [""]
+    assert reasons(R64, harm, milder) == [""]
 
 
 # ---------------------------------------------------------------- interfaces

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.errors import SiteError
 from lumisite.render.manifest import MANIFEST, RenderedFile, parse_manifest, sha256_of
 from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
@@ -146,25 +145,6 @@ def test_a_deprecated_module_says_so_and_names_its_successor() -> None:
     )
     text = render(loaded, rocm=["6.2"])["modules/singularity-CPEbits/25.03.lua"].text
     assert "singularity-CPEbits is deprecated: It is old. Use other/1 instead." in text
-
-
-@pytest.mark.parametrize(
-    "bind",
-    [
-        "{path: /img.squashfs, target: /data, options: image-src=/",
-        "{path: /img.squashfs, target: /data, options: 'ro,,image-src=/x'",
-        "{path: '/data '",
-        "{path: /data, options: 'ro '",
-        "{path: /data, target: /",
-        "{path: /",
-        "{path: /data, options: image-src=//x",
-    ],
-)
-def test_a_bind_that_lmod_would_change_is_refused_for_a_module_and_not_for_the_task(bind: str) -> None:
-    text = site_text(("binds:\n", f"binds:\n  - {bind}, where: WHERE, why: test, source: here}}\n"))
-    with pytest.raises(SiteError, match=r"^site.yaml:\d+:\d+: binds\[0\]: .* \[keys-contradict\]"):
-        load_text(text.replace("WHERE", "singularity-CPEbits"))
-    assert render(load_text(text.replace("WHERE", "task")), rocm=["6.2"])
 
 
 @pytest.mark.parametrize("site", ["lumi", "twin"])

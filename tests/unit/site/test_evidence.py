@@ -11,7 +11,7 @@ import lumisite.site.evidence
 import lumisite.site.images
 from lumisite.errors import SiteError
 from lumisite.site.evidence import harms
-from lumisite.site.images import family_by_path, holds_by_name
+from lumisite.site.images import family_by_path, holds_by_name, releases_by_name
 from lumisite.site.load import load_site
 from lumisite.site.versions import parse_version
 from tests.support.sites import load_text, site_faults, site_text
@@ -105,24 +105,28 @@ def test_no_value_of_lumis_ledger_is_known_to_do_harm() -> None:
 @pytest.mark.parametrize(
     ("path", "family", "rocm"),
     [
-        ("/appl/local/laifs/containers/a/lumi-multitorch-full-u24r70f21m50t210-20260807_115122.sif", 0, "7.0"),
-        ("/x/lumi-multitorch-u24r64f21m43t29-20260124_092648.sif", 0, "6.4"),
-        ("/x/lumi-multitorch-latest.sif", 0, None),
-        ("/x/lumi-multitorch-u24r7f21.sif", 0, None),
-        ("/x/lumi-multitorch-u24r100f21.sif", 0, "10.0"),
-        ("/x/lumi-multitorch-u24r714f21.sif", 0, None),
-        ("/x/lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.1.sif", 1, "6.2.4"),
-        ("/x/lumi-pytorch-rocm-6.10.1-python-3.12-pytorch-v2.7.1.sif", 1, "6.10.1"),
-        ("/x/lumi-rocm-rocm-6.2.4.sif", 2, "6.2.4"),
-        ("/x/lumi-rocm-rocm-x.sif", 2, None),
-        ("/x/mine.sif", 3, None),
+        (
+            "/appl/local/laifs/containers/a/lumi-multitorch-full-u24r70f21m50t210-20260807_115122.sif",
+            "laif-rocm70",
+            "7.0",
+        ),
+        ("/x/lumi-multitorch-u24r64f21m43t29-20260124_092648.sif", "laif-multitorch", "6.4"),
+        ("/x/lumi-multitorch-latest.sif", "laif-multitorch", None),
+        ("/x/lumi-multitorch-u24r7f21.sif", "laif-multitorch", None),
+        ("/x/lumi-multitorch-u24r100f21.sif", "laif-multitorch", "10.0"),
+        ("/x/lumi-multitorch-u24r714f21.sif", "laif-multitorch", None),
+        ("/x/lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.1.sif", "lumi-pytorch", "6.2.4"),
+        ("/x/lumi-pytorch-rocm-6.10.1-python-3.12-pytorch-v2.7.1.sif", "lumi-pytorch", "6.10.1"),
+        ("/x/lumi-rocm-rocm-6.2.4.sif", "lumi-rocm", "6.2.4"),
+        ("/x/lumi-rocm-rocm-x.sif", "lumi-rocm", None),
+        ("/x/mine.sif", None, None),
     ],
 )
-def test_a_name_tells_the_family_and_the_rocm_release(path: str, family: int, rocm: str | None) -> None:
-    name = ("laif-multitorch", "lumi-pytorch", "lumi-rocm", None)[family]
+def test_a_name_tells_the_family_and_the_rocm_release(path: str, family: str | None, rocm: str | None) -> None:
     holds = holds_by_name(LUMI, path)
-    assert holds.family == name
-    assert holds.stacks.get("rocm") == (None if rocm is None else parse_version(rocm))
+    assert holds.family == family
+    assert holds.stacks == {}, "no setting goes by a release that only a name states"
+    assert releases_by_name(LUMI, path).get("rocm") == (None if rocm is None else parse_version(rocm))
     assert holds.plugin is None, "a name does not tell whether the plugin finds a libfabric"
 
 
@@ -131,9 +135,9 @@ def test_where_a_name_leads_counts_more_than_the_name() -> None:
         "/x/lumi-multitorch-u24r70f21m50t210-1.sif",
         "/x/lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.1.sif",
     )
-    assert family_by_path(LUMI, laif, torch) == "laif-multitorch"
+    assert family_by_path(LUMI, laif, torch) == "laif-rocm70"
     assert family_by_path(LUMI, torch, laif) == "lumi-pytorch"
-    assert str(holds_by_name(LUMI, laif, "/home/me/lumi-pytorch-rocm-6.1.3-x.sif").stacks["rocm"]) == "7.0"
+    assert str(releases_by_name(LUMI, laif, "/home/me/lumi-pytorch-rocm-6.1.3-x.sif")["rocm"]) == "7.0"
 
 
 def test_examples_in_docstrings() -> None:
