@@ -330,10 +330,20 @@ def _form_faults(path: str, setting: Setting) -> Faults:
 
 
 def settings_do_no_harm(site: Site) -> Faults:
-    """No entry sets a value where it does harm; its `when` leaves that out."""
+    """No entry sets a value where it does harm; its `when` leaves that out, by what only an image that was read has.
+
+    A family is a guess by a name that anybody may give to an image.
+    """
+    read = {"plugin", "libfabric", *([site.gpu_stack] if site.gpu_stack else [])}
     for index, setting in enumerate(site.settings):
         for harm in harms(site, setting.name) if sets(setting) else ():
-            if covers(harm.patterns, setting) and not exclude(setting.when, harm.harmful.when):
+            if not covers(harm.patterns, setting):
+                continue
+            if depends_on_image(site, harm.harmful.when) and read.isdisjoint(conditions_of(setting.when)):
+                message = f"{setting.name} does harm in some images, and no condition is of what was read in an image"
+                advice = f"add one of {', '.join(sorted(read))} to `when`, or use `leave: yes`"
+                yield contradiction(f"settings[{index}]", message, advice)
+            elif not exclude(setting.when, harm.harmful.when):
                 where = describe_conditions(harm.harmful.when)
                 message = f"{setting.name} is harmful where {where}"
                 advice = "exclude that by `when`, or use `leave: yes`"

@@ -36,7 +36,7 @@ partitions:
   standard-g: {node_kind: cpu, whole_nodes: yes, source: scontrol}
   small-g: {node_kind: cpu, whole_nodes: no, source: scontrol}
 """
-FILL = "sed -i -E 's/# (since|os|memory_mib): /\\1: /; s/\\[eth0, (hsn.*)\\]/[\\1]/; s/management: .*/management: [eth0]/' skerry.yaml"
+FILL = "sed -i -E 's/# (since|os|memory_mib): /\\1: /; s/\\[eth0, (hsn.*)\\]/[\\1]/; s/management: .*/management: [eth0]/; s/value: (.?)eth0,hsn/value: \\1hsn/; s/value: eth0$/value: hsn0/' skerry.yaml"
 SEEN = 'ls -d /scratch /project /appl; echo "$GLOO_SOCKET_IFNAME $NCCL_SOCKET_IFNAME"'
 IMAGES = "/appl/images"
 

@@ -69,14 +69,9 @@ def site_with_paths(paths: Sequence[str]) -> LoadedSite:
     return load_text(site_text(("binds:\n", f"binds:\n{entries}")))
 
 
-def check_help_of_paths(tree: Path, told: Step, paths: Sequence[str]) -> None:
-    """Look for the first paths on the screen of `module help`, and for each with its reason on the page that it names."""
+def check_help_of_paths(told: Step, paths: Sequence[str]) -> None:
+    """Look for the first paths on the screen of `module help`."""
     assert ", ".join(paths[:3]) in told.words
-    (file,) = (tree / "help" / CPE).iterdir()
-    page = file.read_text()
-    for path in paths:
-        assert f"\n  {path}\n" in page
-        assert " ".join(f"because of {path}".split()) in " ".join(page.split())
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +143,7 @@ def test_hostile_paths_reach_the_bind_variable_as_they_are(version: str, tmp_pat
         assert loaded.binds[: len(paths)] == paths
         assert after.variables == before.variables
         assert clean.code == 0
-    check_help_of_paths(tree, told, paths)
+    check_help_of_paths(told, paths)
 
 
 TEXTS = tuple(text for text in HOSTILE if len(text) < 100)

@@ -36,6 +36,10 @@ def faults(entry: str, sources: str = SOURCES) -> list[str]:
     [
         ("value: '1', harmful: [{value: '1'}], source: S", "settings[0]: A is harmful where always"),
         ("value: '1', harmful: [{value: '[12]'}], source: S", "settings[0]: A is harmful where always"),
+        (
+            "value: '1', when: {family: [twin-torch]}, harmful: [{value: '1', when: {plugin: no}}], source: S",
+            "settings[0]: A does harm in some images, and no condition is of what was read",
+        ),
         ("leave: yes, source: T issue 3", "settings[0].source: T is not known here"),
         ("leave: yes, source: s issue 3", "settings[0].source: s is not known here"),
         ("leave: yes", "settings[0].source: is missing"),
@@ -170,5 +174,5 @@ LEFT = "{name: A, leave: yes, why: w, harmful: [{value: 'x*', WHEN}], source: S}
 def test_no_entry_sets_what_another_knows_to_do_harm(entry: str, harm: str, is_fault: bool) -> None:
     kind = next(iter(load_site("twin").site.node_kinds))
     entries = f"{entry}, source: S}}\n  - {LEFT.replace('WHEN', harm).removesuffix('}')}".replace("twin-gpu", kind)
-    harmful = [fault for fault in faults(entries) if "is harmful where" in fault]
+    harmful = [fault for fault in faults(entries) if "is harmful where" in fault or "does harm in some" in fault]
     assert [one.partition(":")[0] for one in harmful] == (["settings[0]"] if is_fault else [])
