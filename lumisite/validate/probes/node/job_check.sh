@@ -5,12 +5,13 @@
 # Seconds that the check may take, and until nobody waits: what does not answer cannot even be ended.
 budget_s=40 patience_s=45
 [ "$#" -gt 2 ] || exit 0
+errors=${out:?}/${rank:?}.stderr
 record() { # PYTHON PYTHONPATH ARGUMENT...
   given=$1 path=$2
   shift 2
   for python in "$given" python3; do
     code=0
-    faults=$(PYTHONPATH=$path timeout -k 5 $budget_s "$python" "$@" 2>"$out/$rank.stderr") || code=$?
+    faults=$(PYTHONPATH=$path timeout -k 5 $budget_s "$python" "$@" 2>"$errors") || code=$?
     # 1 and 5 are faults that it found.
     case $code,$faults in [015],\[*) break ;; esac
     faults=null
@@ -18,8 +19,8 @@ record() { # PYTHON PYTHONPATH ARGUMENT...
     [ "$code" != 124 ] || break
   done
   printf '{%s, "code": %s, "words": %s, "faults": %s}\n' "$(identity check)" "$code" \
-    "$(quoted "$(tail -n 1 "$out/$rank.stderr")")" "$faults"
-  rm -f "$out/$rank.stderr"
+    "$(quoted "$(tail -n 1 "$errors")")" "$faults"
+  rm -f "$errors"
 }
 
 leave $patience_s "$@"
