@@ -172,6 +172,19 @@ def test_an_open_entry_behind_one_that_surely_applies_is_lost() -> None:
     ]
 
 
+def test_an_entry_that_does_not_apply_is_not_lost_to_one_that_comes_first() -> None:
+    entries = "".join(
+        f"  - {{name: A, value: '{nodes}', when: {{nodes: {nodes}}}, why: w, source: here}}\n"
+        for nodes in ("one", "several")
+    )
+    site = load_text(site_text(("settings:\n", f"settings:\n{entries}"))).site
+    verdicts = decide(site, Situation("2026-01", {"cpe": parse_version("25.03")}, nodes="one")).settings
+    assert [(one.outcome, one.reason) for one in verdicts if one.entry.name == "A"] == [
+        ("wins", "nodes one"),
+        ("does not apply", "needs nodes several, here it is one"),
+    ]
+
+
 SETTINGS = """\
 settings:
   - {name: A, leave: yes, when: {family: [twin-torch]}, why: w, source: here}
