@@ -80,6 +80,7 @@ find_gpu() {
 	pick "$index" "$numbers" && gpu=$picked
 }
 choose_cpus() {
+	row 1 0 1 || refuse "the site has no masks for a $kind node" || return
 	threads=1
 	case ${SLURM_HINT-},${SLURM_THREADS_PER_CORE-} in
 	nomultithread,*) ;;

@@ -158,13 +158,13 @@ ls_read_letters() {
 
 # ---- 4 The image
 # Sets $ls_step, by which the site's data is chosen, as the prolog has found it out for this task:
-# combination/nodes/gpus/partition/kind of node, which is `outside` where there is no such task.
+# combination/nodes/gpus/kind of node, which is `outside` where there is no such task.
 ls_know_step() {
 	ls_step=${ls_site_stacks%% *}
 	for ls_word in $ls_site_stacks; do
 		case $ls_word in "${LUMISITE_STACK-}") ls_step=$ls_word ;; esac
 	done
-	ls_step=$ls_step/unknown/cpu/other/outside
+	ls_step=$ls_step/unknown/cpu/outside
 	if [ "${LUMISITE_DONE-}" = "${SLURM_JOB_ID-}.${SLURM_STEP_ID-}.${SLURM_PROCID-}" ]; then
 		ls_step=${LUMISITE_STEP-}
 	fi
@@ -390,7 +390,7 @@ ls_rule() {
 	ls_decided=1
 	case ${ls_open:+leave}$4,$ls_free in
 	value,1) ls_set "$5" ;;
-	value,) ls_keep_value ;;
+	*value,) ls_keep_value ;;
 	directory,1) case ${LUMISITE_PRIVATE-} in ?*) ls_set "$LUMISITE_PRIVATE/$5" ;; esac ;;
 	unset,*) case " ${LUMISITE_KEEP-} " in *" $ls_name "*) ;; *) unset "$ls_name" ;; esac ;;
 	leave*,1) unset "$ls_name" ;;

@@ -291,6 +291,6 @@ def _cpus(rank: FirstRank) -> Iterator[Cpus]:
     why = f"the site has no masks for {tasks} tasks on a {kind} node"
     if (1, 1) not in tables:
         masks = ()
-        why = "the job has part of a node, and its CPUs could not be determined (no cgroup cpuset)"
+        why = f"the site has no masks for a {kind} node"
     for task in range(tasks):
         yield Cpus(task, masks[task], "") if masks else Cpus(task, None, why)

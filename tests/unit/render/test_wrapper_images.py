@@ -70,6 +70,10 @@ def test_a_value_of_the_users_stays_and_is_named(wrapper: Wrapper) -> None:
     for value, quoted in (("memhooks", "=memhooks"), ("x\x1b[2J", ""), ("", ""), ("x" * 300, "")):
         said = wrapper.call("exec", R70, "x", LUMISITE_VERBOSE="all", FI_MR_CACHE_MONITOR=value).stderr
         assert f": FI_MR_CACHE_MONITOR{quoted} not changed: it was set before lumisite ran\n" in said
+    said = wrapper.call("exec", R70, "x", LUMISITE_VERBOSE="all", NCCL_NET="My Net").stderr
+    assert ": NCCL_NET=My Net not changed: it was set before lumisite ran\n" in said, (
+        "whatever the image turns out to be"
+    )
 
 
 # ---- links
