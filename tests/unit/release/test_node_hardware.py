@@ -9,8 +9,8 @@ import pytest
 
 from lumisite.findings.finding import Severity
 from lumisite.machine.host import DiskTree
+from lumisite.release.check_host import CHECKS
 from lumisite.release.check_host_node import HostFault, Node
-from lumisite.release.check_host_table import CHECKS
 from lumisite.site.load import EMBEDDED
 from lumisite.site.model import Site
 from tests.support.breaks import LUMI

@@ -10,9 +10,9 @@ import pytest
 from lumisite.cli import main
 from lumisite.findings.finding import Severity
 from lumisite.machine.host import DiskTree
+from lumisite.release.check_host import limit_faults, prolog_faults
 from lumisite.release.check_host_node import Node
 from lumisite.release.check_host_runtime import container_faults, runtime_faults
-from lumisite.release.check_host_table import limit_faults, prolog_faults
 from lumisite.release.policy import PolicyLine
 from tests.support.breaks import LUMI
 from tests.support.dict_trees import Link, write_tree

@@ -12,8 +12,8 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.machine.host import DiskTree
+from lumisite.release.check_host import local_faults, shared_faults
 from lumisite.release.check_host_node import Node
-from lumisite.release.check_host_table import local_faults, shared_faults
 from lumisite.site.load import load_site
 from tests.support.dict_trees import Files, Link, write_tree
 from tests.support.elves import elf
