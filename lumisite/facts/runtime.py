@@ -33,7 +33,7 @@ _TOOLS = {
     "squashfuse": ("squashfuse_ll", "squashfuse"), "fuse-overlayfs": ("fuse-overlayfs",),
     "fusermount": ("fusermount3", "fusermount"), "newuidmap": ("newuidmap",),
 }  # fmt: skip
-_PROGRAMS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+PROGRAM_FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 #: Where the configuration is.
 FOLDERS = tuple(f"{top}/{name}" for top in ("/etc", "/usr/local/etc") for name in RUNTIMES)
 #: Beside the configuration: who may run what, and the libraries that come with GPUs.
@@ -85,7 +85,7 @@ def read_start(tree: Tree, site: Site) -> Texts:
     home = find_runtime(tree, site)
     programs = {"setuid starter": [path for path in starters(tree, home) if path.endswith("/starter-suid")]}
     for label, names in _TOOLS.items():
-        folders = (f"{home.top}/libexec/{home.name}/bin", f"{home.top}/bin", *_PROGRAMS)
+        folders = (f"{home.top}/libexec/{home.name}/bin", f"{home.top}/bin", *PROGRAM_FOLDERS)
         programs[label] = [f"{folder}/{name}" for name in names for folder in folders]
     programs["configuration"] = [home.config] if home.config else []
     spaces = sysctls(tree, _SPACES)

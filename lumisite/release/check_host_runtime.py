@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from lumisite.facts.node_files import sysctls
-from lumisite.facts.runtime import find_runtime, is_wrapper, read_directives, starters
+from lumisite.facts.runtime import PROGRAM_FOLDERS, find_runtime, is_wrapper, read_directives, starters
 from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.host import mount_of
 from lumisite.machine.tree import names_of, resolve
@@ -18,7 +18,6 @@ from lumisite.release.check_host_node import ENTER, READ, HostFault, Node, of_no
 _SETUID = 0o4000
 #: Directives that containers of the release's modules cannot do without.
 _NEEDED = ("user bind control", "allow container sif", "mount dev", "mount proc", "mount sys")
-_PROGRAMS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 #: What closes user namespaces where it is 0, with a value that opens them.
 _SPACES = {"user.max_user_namespaces": 15000, "kernel.unprivileged_userns_clone": 1}
 
@@ -69,7 +68,7 @@ def container_faults(node: Node) -> Iterator[HostFault]:
     if has_setuid and _kernel_mounts(home.name, directives):
         return
     lacking = ["/dev/fuse"] if names_of(host, "/dev") and resolve(host, "/dev/fuse").entry is None else []
-    folders = (f"{home.top}/libexec/{home.name}/bin", *_PROGRAMS)
+    folders = (f"{home.top}/libexec/{home.name}/bin", *PROGRAM_FOLDERS)
     tools = (f"{folder}/{name}" for folder in folders for name in ("squashfuse_ll", "squashfuse"))
     if programs and not any(resolve(host, tool).entry for tool in tools):
         lacking.append("squashfuse")

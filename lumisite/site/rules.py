@@ -334,7 +334,7 @@ def settings_do_no_harm(site: Site) -> Faults:
 
     A family is a guess by a name that anybody may give to an image.
     """
-    read = {"plugin", "libfabric", *([site.gpu_stack] if site.gpu_stack else [])}
+    read = {*image_conditions(site)} - {"family"}
     for index, setting in enumerate(site.settings):
         for harm in harms(site, setting.name) if sets(setting) else ():
             if not covers(harm.patterns, setting):

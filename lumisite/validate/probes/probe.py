@@ -62,8 +62,9 @@ BINDS = ("--bind", f"{PROBES},{OUT}")
 STEP_FOLDER = "the step's folder"
 #: How much of a step's stderr is quoted, in letters.
 MOST_QUOTED = 400
-#: Nodes that a cause names; more are counted.
+#: Nodes, and files, that a cause names; more are counted.
 NAMED_NODES = 4
+NAMED_FILES = 8
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from lumisite.validate.verdict.stats import ALPHA
 #: Metrics that a finding names before it only counts them.
 MOST_NAMES = 16
 #: Letters of the reason of a drain, which ends with a word.
-CAUSE_LENGTH = 120
+DRAIN_REASON_LENGTH = 120
 
 
 @dataclass(frozen=True)
@@ -250,6 +250,6 @@ def _drain(gates: Sequence[GateVerdict], slow_nodes: Sequence[SlowNode]) -> tupl
             reasons.setdefault(slow.node, {})[f"slow by {slow.metric}"] = None
     alike: dict[str, list[str]] = {}
     for node, words_of_node in sorted(reasons.items()):
-        reason = shorten("; ".join(words_of_node), CAUSE_LENGTH, placeholder=" ...")
+        reason = shorten("; ".join(words_of_node), DRAIN_REASON_LENGTH, placeholder=" ...")
         alike.setdefault(reason, []).append(node)
     return tuple(drain_command(nodes, reason) for reason, nodes in alike.items())

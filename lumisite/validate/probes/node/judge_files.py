@@ -14,7 +14,7 @@ from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.tree import is_under
 from lumisite.text import some
 from lumisite.validate.probes.outcome import DRAIN, Located
-from lumisite.validate.probes.probe import Record
+from lumisite.validate.probes.probe import NAMED_FILES, Record
 from lumisite.validate.probes.records import count_in, table, text, usual, value_at, whole
 
 #: What the step is called.
@@ -25,8 +25,6 @@ BLOCK_BYTES = 1 << 22
 NOTHING = "4294967295"
 #: Why files are needed that no other part of the site description names.
 RELEASE, IMAGE = "deployed release", "another image"
-#: Files that a finding names.
-NAMED_FILES = 8
 
 
 def compare_files(

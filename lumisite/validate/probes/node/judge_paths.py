@@ -9,11 +9,9 @@ from dataclasses import dataclass, replace
 from lumisite.findings.finding import Finding, Severity
 from lumisite.text import some
 from lumisite.validate.probes.outcome import DRAIN, Located
-from lumisite.validate.probes.probe import Record
+from lumisite.validate.probes.probe import NAMED_FILES, Record
 from lumisite.validate.probes.records import more_than_half, table, text, texts
 
-#: Files of one folder that a finding names.
-NAMED_FILES = 8
 MISSING = "missing"
 RESTORE = "restore the file, from another node or its package"
 
