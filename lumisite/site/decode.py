@@ -17,7 +17,6 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 import cattrs
-from cattrs.gen import make_dict_structure_fn
 
 from lumisite.errors import SiteError, UnfitError
 from lumisite.findings.finding import Finding, Severity
@@ -112,7 +111,7 @@ def decode(
     return typing.cast(T, value)
 
 
-def structure(value: Any, kind: type[T], converter: cattrs.Converter) -> tuple[T | None, list[Finding]]:
+def structure(value: Any, kind: type[T], converter: cattrs.BaseConverter) -> tuple[T | None, list[Finding]]:
     """Return a value as the dataclass `kind`, or all that is wrong with it."""
     try:
         return converter.structure(value, kind), []
@@ -120,15 +119,17 @@ def structure(value: Any, kind: type[T], converter: cattrs.Converter) -> tuple[T
         return None, list(_faults_of(error, ""))
 
 
-def new_converter(scalars: Scalars, *, by_hand: bool) -> cattrs.Converter:
-    """Return what structures values, with leaf types as `scalars` has them; files `by_hand` have no unknown keys."""
-    converter = cattrs.Converter(forbid_extra_keys=by_hand)
+def new_converter(scalars: Scalars, *, by_hand: bool) -> cattrs.BaseConverter:
+    """Return what structures values, with leaf types as `scalars` has them; files `by_hand` have no unknown keys.
+
+    `cattrs.Converter` would write and compile a function for each dataclass, which takes longer than the largest file.
+    """
+    converter = cattrs.BaseConverter()
     for leaf, read in scalars.items():
         converter.register_structure_hook(leaf, _hook(read))
 
     def record(kind: Any) -> Any:
-        structured = make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=by_hand)
-        return lambda value, _: structured(_shaped(value, dict), kind)
+        return lambda value, _: _record(_shaped(value, dict), kind, converter, by_hand=by_hand)
 
     def by_name(kind: Any) -> Any:
         mutable: Any = types.GenericAlias(dict, typing.get_args(kind))
@@ -149,6 +150,26 @@ def new_converter(scalars: Scalars, *, by_hand: bool) -> cattrs.Converter:
     return converter
 
 
+def _record(values: Mapping[str, Any], kind: Any, converter: cattrs.BaseConverter, *, by_hand: bool) -> Any:
+    """Return values as a dataclass, or raise all that is wrong with them."""
+    given: dict[str, Any] = {}
+    errors: list[Exception] = []
+    for item, hint in _fields(kind):
+        if item.name in values:
+            try:
+                given[item.name] = converter.structure(values[item.name], hint)
+            except (cattrs.BaseValidationError, UnfitError) as error:
+                error.__notes__ = [cattrs.AttributeValidationNote("", item.name, hint)]
+                errors.append(error)
+        elif item.default is item.default_factory is dataclasses.MISSING:
+            errors.append(KeyError(item.name))
+    if by_hand and (extra := values.keys() - {item.name for item, _ in _fields(kind)}):
+        errors.append(cattrs.ForbiddenExtraKeysError("", kind, extra))
+    if errors:
+        raise cattrs.ClassValidationError("", errors, kind)
+    return kind(**given)
+
+
 def _hook(read: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
     return lambda value, _: read(value)
 
@@ -158,7 +179,7 @@ def _comes_from(origin: Any) -> Callable[[Any], bool]:
 
 
 @cache
-def _texts() -> cattrs.Converter:
+def _texts() -> cattrs.BaseConverter:
     """Return the converter of files that people write, whose values are texts."""
 
     def of_text(read: Callable[[str], Any]) -> Callable[[Any], Any]:

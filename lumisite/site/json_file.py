@@ -127,7 +127,7 @@ def decode_values(
 
 
 @cache
-def _json_values() -> cattrs.Converter:
+def _json_values() -> cattrs.BaseConverter:
     scalars: Scalars = {str: _json_text, int: _json_int, float: _json_float, bool: _json_bool}
     return new_converter(scalars, by_hand=False)
 
