@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from docs.draw import PICTURES
+from docs.pictures.draw import PICTURES
 from docs.reference.cli import cli_page
 from docs.reference.settings import settings_page
 from docs.reference.site import plan_page, site_page

@@ -35,6 +35,7 @@ SHOWN_HOME = "/home/admin"
 KNOWN_WORDS = {
     "console": r"no-run|twin",
     "yaml": r"(file|append)=[\w.-]+",
+    "bash": r"file=[\w.-]+",
     "diff": r"file=[\w.-]+(/[\w.-]+)*",
 }
 
@@ -193,7 +194,7 @@ def work_through(text: str, home: Path) -> tuple[str, list[str]]:
     lines = text.splitlines()
     replaced: list[tuple[Block, list[str]]] = []
     for block in find_blocks(text):
-        if block.language == "yaml" and block.words:
+        if block.language in ("yaml", "bash") and block.words:
             _write(block, home)
         elif block.language == "diff" and block.words:
             _change(block, home)

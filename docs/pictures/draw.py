@@ -20,7 +20,7 @@ import lumisite.validate.report
 from lumisite import __version__
 from lumisite.cli import main
 
-DOCS = Path(__file__).parent
+DOCS = Path(__file__).parents[1]
 PAGE = Path(lumisite.validate.report.__file__).with_name("report.html.j2")
 
 
