@@ -18,7 +18,7 @@ LARGEST_FILE_BYTES = 256 * 1024 * 1024
 
 def lines_of(tree: Tree, paths: Iterable[str]) -> Iterator[str]:
     """Yield the lines of configuration files, with what they include, without comments and doubled blanks."""
-    yield from config_lines(tree, paths, small_text)
+    yield from config_lines(tree, paths)
 
 
 def settings_in(lines: Iterable[str]) -> dict[str, str]:

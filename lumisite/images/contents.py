@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from lumisite.vendors.model import Collectives, Sign
 
 _LABELS = "/.singularity.d/labels.json"
-LARGEST_TEXT_BYTES = 1024 * 1024
-LARGEST_RECORD_BYTES = 16 * 1024
 _LARGEST_LIBRARY_BYTES = 8 * 1024 * 1024
 _CHUNK_BYTES = 128 * 1024
 _LONGEST_BANNER_BYTES = 512
@@ -82,7 +80,7 @@ class Contents:
     def labels(self) -> dict[str, str]:
         """The labels that a build wrote into the image; labels that are no JSON are none."""
         try:
-            labels = json.loads(text_of(self.tree, _LABELS, LARGEST_TEXT_BYTES) or "{}")
+            labels = json.loads(text_of(self.tree, _LABELS) or "{}")
         except (ValueError, RecursionError):
             return {}
         return {str(key): str(value) for key, value in labels.items()} if isinstance(labels, dict) else {}
@@ -160,7 +158,7 @@ class Contents:
             within = ("",) if in_place else self.libraries if sign.of == "libraries" else self.packages
             stated = []
             for path in (path for folder in within for path in glob(self.tree, f"{folder}/{sign.paths}")):
-                text = text_of(self.tree, path, LARGEST_RECORD_BYTES) if sign.of == "text" else path
+                text = text_of(self.tree, path) if sign.of == "text" else path
                 if version := sign.version(text or ""):
                     stated.append(StatedVersion(version, path))
             if stated:

@@ -15,7 +15,6 @@ _VARIABLE = "LD_LIBRARY_PATH"
 _ENVIRONMENT = "/.singularity.d/env"
 #: Where runtimes put host libraries, by a flag for GPUs.
 RUNTIME_LIBRARIES = "/.singularity.d/libs"
-_LARGEST_SCRIPT_BYTES = 256 * 1024
 #: Scripts that runtimes put into every image; what they do to LD_LIBRARY_PATH is to append their own directory.
 _OF_RUNTIMES = ("01-", "94-", "95-", "99-")
 
@@ -40,7 +39,7 @@ def variables_of(image: Tree, before: Mapping[str, str] | None = None) -> dict[s
     values = {_VARIABLE: "", **(before or {})}
     for name in names_of(image, _ENVIRONMENT, None):
         if name.endswith(".sh") and not name.startswith(_OF_RUNTIMES):
-            evaluate(text_of(image, f"{_ENVIRONMENT}/{name}", _LARGEST_SCRIPT_BYTES) or "", values)
+            evaluate(text_of(image, f"{_ENVIRONMENT}/{name}") or "", values)
             values.setdefault(_VARIABLE, "")
     return values
 

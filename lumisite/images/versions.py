@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 from lumisite.images.contents import (
-    LARGEST_RECORD_BYTES,
-    LARGEST_TEXT_BYTES,
     LIBFABRIC,
     Contents,
     StatedVersion,
@@ -57,7 +55,7 @@ class ReadImage(Contents):
         system = self.stated(software.images)
         stated: dict[str, str] = {}
         for packages in self.packages:
-            text = text_of(self.tree, f"{packages}/torch/version.py", LARGEST_RECORD_BYTES) or ""
+            text = text_of(self.tree, f"{packages}/torch/version.py") or ""
             release = library.torch.version(text) if library.torch is not None else None
             if packages in copies.values() or (release is not None and system is None):
                 stated[release or _NOT_KNOWN] = f"{packages}/torch/version.py"
@@ -118,7 +116,7 @@ def _torch(contents: Contents) -> StatedVersion | None:
     """Join what the environments of an image have; one that has the same adds nothing."""
     seen: dict[str, str] = {}
     for path in (f"{folder}/torch/version.py" for folder in contents.packages):
-        if match := _TORCH.search(text_of(contents.tree, path, LARGEST_TEXT_BYTES) or ""):
+        if match := _TORCH.search(text_of(contents.tree, path) or ""):
             seen.setdefault(match[1], path)
     return StatedVersion(", ".join(seen), ", ".join(seen.values())) if seen else None
 
@@ -131,7 +129,7 @@ def _file(path: str) -> StatedVersion:
 def _libfabric(tree: Tree, path: str) -> StatedVersion | None:
     """Return the release of libfabric where its own files state it; the number of its file is another one."""
     settings = f"{posixpath.dirname(path)}/pkgconfig/libfabric.pc"
-    if match := _PKG_CONFIG.search(text_of(tree, settings, LARGEST_RECORD_BYTES) or ""):
+    if match := _PKG_CONFIG.search(text_of(tree, settings) or ""):
         return StatedVersion(match[1], settings)
     release = libfabric_release(path)
     return None if release is None else StatedVersion(release, path)

@@ -31,7 +31,6 @@ MOST_BYTES = 2**63
 PCI_DEVICES, PCI_DRIVERS = "/sys/bus/pci/devices", "/sys/bus/pci/drivers"
 _SIOCGIFADDR = 0x8915
 _MOUNTS = "/proc/self/mountinfo"
-_MOST_MOUNTS_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -268,7 +267,7 @@ def mounts_of(host: Tree) -> tuple[Mount, ...]:
     """
     if resolve(host, _MOUNTS).path != _MOUNTS and host.name.strip("/"):
         return ()
-    return tuple(parse_mounts((text_of(host, _MOUNTS, _MOST_MOUNTS_BYTES) or "").splitlines()))
+    return tuple(parse_mounts((text_of(host, _MOUNTS) or "").splitlines()))
 
 
 def parse_mounts(lines: Iterable[str]) -> Iterator[Mount]:

@@ -10,9 +10,7 @@ import fnmatch
 import posixpath
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
 
 from lumisite.errors import LumisiteError
 from lumisite.findings.finding import Finding, Severity
@@ -23,7 +21,6 @@ CONF = "/etc/ld.so.conf"
 
 #: The cache of a large distribution has 5 MB; a file of configuration a few lines.
 LARGEST_CACHE_BYTES = 64 * 1024 * 1024
-LARGEST_CONF_BYTES = 1024 * 1024
 
 #: `FLAG_ELF_LIBC6` with the architecture, by `e_machine`: x86-64 and AArch64.
 _FLAGS = {62: 0x0303, 183: 0x0A03}
@@ -38,8 +35,6 @@ _HWCAPS_TAG = 1
 _MOST_SECTIONS = 64
 _IS_HWCAPS = 1 << 62
 _LONGEST_NAME_BYTES = 4096
-
-Reader: TypeAlias = Callable[[Tree, str], str | None]
 
 
 def read_cache(source: ByteSource, machine: int, levels: Sequence[str] = ()) -> dict[str, str]:
@@ -119,7 +114,7 @@ def conf_directories(tree: Tree) -> tuple[str, ...]:
     """
     found: dict[str, None] = {}
     files = [CONF] if resolve(tree, CONF).entry is not None else glob(tree, f"{CONF}.d/*.conf")
-    for line in config_lines(tree, files, partial(text_of, most=LARGEST_CONF_BYTES)):
+    for line in config_lines(tree, files):
         # ldconfig(8): an old way to state a type stands behind `=`.
         directory = line.partition("=")[0].strip()
         if directory.startswith("/"):
@@ -127,19 +122,19 @@ def conf_directories(tree: Tree) -> tuple[str, ...]:
     return tuple(found)
 
 
-def config_lines(tree: Tree, files: Iterable[str], read: Reader, seen: set[str] | None = None) -> Iterator[str]:
+def config_lines(tree: Tree, files: Iterable[str], seen: set[str] | None = None) -> Iterator[str]:
     """Yield the lines of configuration files, with what they include, without comments and doubled blanks."""
     seen = set() if seen is None else seen
     for path in files:
         if path in seen:
             continue
         seen.add(path)
-        for raw in re.sub(r"\\\n", " ", read(tree, path) or "").splitlines():
+        for raw in re.sub(r"\\\n", " ", text_of(tree, path) or "").splitlines():
             line = " ".join(raw.partition("#")[0].split())
             word, _, patterns = line.partition(" ")
             if word.lower() == "include":
                 paths = (posixpath.join(posixpath.dirname(path), pattern) for pattern in patterns.split())
-                yield from config_lines(tree, (file for path in paths for file in glob(tree, path)), read, seen)
+                yield from config_lines(tree, (file for path in paths for file in glob(tree, path)), seen)
             elif line:
                 yield line
 

@@ -31,7 +31,6 @@ _BY_CACHE = "through its cache"
 _USUAL_DIRECTORIES = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 _MULTIARCH = {62: "x86_64-linux-gnu", 183: "aarch64-linux-gnu"}
 _LARGEST_INTERPRETER_BYTES = 4 * 1024 * 1024
-_LARGEST_CPUINFO_BYTES = 64 * 1024
 #: What the flags of /proc/cpuinfo must hold for each level of the x86-64 psABI, on top of the one before.
 _LEVELS = {
     "x86-64-v2": "cx16 lahf_lm popcnt pni sse4_1 sse4_2 ssse3",
@@ -311,7 +310,7 @@ def cpu_levels(tree: Tree, unknown: tuple[str, ...] = ()) -> tuple[str, ...]:
 
     They are those in `unknown` where that file is missing.
     """
-    found = re.search(r"^flags\s*:(.*)$", text_of(tree, "/proc/cpuinfo", _LARGEST_CPUINFO_BYTES) or "", re.M)
+    found = re.search(r"^flags\s*:(.*)$", text_of(tree, "/proc/cpuinfo") or "", re.M)
     if found is None:
         return unknown
     flags = set(found[1].split())

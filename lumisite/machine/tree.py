@@ -18,6 +18,8 @@ from lumisite.text import printable
 MOST_LINKS = 40
 #: PATH_MAX of Linux.
 LONGEST_PATH = 4096
+#: A text has no more: a hundred times the longest table of mounts.
+LARGEST_TEXT_BYTES = 16 * 1024 * 1024
 _SMALL_BYTES = 64 * 1024
 _PART_BYTES = 4 * 1024 * 1024
 
@@ -171,10 +173,15 @@ def file_of(tree: Tree, path: str) -> ByteSource | None:
     return tree.source(resolved.path) if resolved.entry is not None and resolved.entry.kind == "file" else None
 
 
-def text_of(tree: Tree, path: str, most: int) -> str | None:
-    """Return a small text file, `None` where there is none that can be read; at most `most` bytes of it."""
+def text_of(tree: Tree, path: str) -> str | None:
+    """Return a text file, `None` where there is none that can be read; raises `LumisiteError` for one too large."""
     source = file_of(tree, path)
-    return None if source is None else source.read(0, most).decode("utf-8", "replace")
+    if source is None:
+        return None
+    if source.size > LARGEST_TEXT_BYTES:
+        message = f"{path} has {source.size} bytes, more than any text of this name"
+        raise LumisiteError(Finding("file-unreadable", Severity.FAULT, message, "copy it again", tree.name))
+    return source.read(0, LARGEST_TEXT_BYTES).decode("utf-8", "replace")
 
 
 def head_of(tree: Tree, path: str, length: int, at: int = 0) -> bytes | None:

@@ -30,7 +30,6 @@ from lumisite.site.scalars import TASK
 from lumisite.vendors import drivers_of
 
 READ, WRITE, ENTER = 0o4, 0o2, 0o1
-_LINE_BYTES = 256
 
 
 @dataclass(frozen=True)
@@ -150,7 +149,7 @@ class Node:
             return None
         if self.is_live:
             return slurm or kernel
-        words = (text_of(self.host, "/etc/hostname", _LINE_BYTES) or "").split()
+        words = (text_of(self.host, "/etc/hostname") or "").split()
         return words[0].partition(".")[0] if words and words[0].isprintable() else None
 
     def severity(self, path: str) -> Severity:
