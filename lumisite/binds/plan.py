@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from lumisite.binds.closure import PlannedLibrary, Sides, closure
 from lumisite.binds.container import container_of
 from lumisite.binds.host_libraries import ASSUMED_LEVELS, library_folders, loader_of_host
-from lumisite.binds.plugin import plugin_lines, plugin_missing
+from lumisite.binds.plugin import plugin_lines
 from lumisite.errors import ResolveError
 from lumisite.findings.exit_code import exit_code
 from lumisite.findings.finding import Finding, Severity
@@ -70,12 +70,12 @@ def make_plan(request: PlanRequest, image: OpenedImage, host: Tree) -> BindPlan:
         notes.append(_note(f"needs no library of the host: {family.why}", name))
     sides = _sides(request, name, contents, host, folders)
     decided = closure(roots, sides)
-    lines = (*decided, *plugin_lines(site, sides, decided))
+    of_plugins, missing = plugin_lines(site, sides, decided)
+    lines = (*decided, *of_plugins)
     unknown = contents.library_path[1]
     if lines:
         notes += _limits(sides, unknown)
-    takes_plugin = why.code == "image-family" and family.plugin != "none"
-    if takes_plugin and (missing := plugin_missing(site, sides, lines)):
+    if missing is not None and why.code == "image-family" and family.plugin != "none":
         # What start-up scripts put on the library path is not read.
         if contents.plugins and (family.activation != "none" or unknown):
             plugins = some(contents.plugins, between=", ")

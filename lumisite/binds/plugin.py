@@ -111,10 +111,13 @@ def carry_out(sides: Sides, plan: Sequence[PlannedLibrary]) -> Container:
     return Container(sides, tuple(plan), tree, Loader(tree, sides.container.rules))
 
 
-def plugin_lines(site: Site, sides: Sides, plan: Sequence[PlannedLibrary]) -> tuple[PlannedLibrary, ...]:
-    """Return the decisions for what a plugin of the image loads past the plan so far.
+def plugin_lines(
+    site: Site, sides: Sides, plan: Sequence[PlannedLibrary]
+) -> tuple[tuple[PlannedLibrary, ...], PlannedLibrary | None]:
+    """Return the decisions for what a plugin of the image loads past the plan so far, and the plugin that is missing.
 
-    A copy of the image that a plugin loads in place of a library that the plan binds is bound over too.
+    A copy of the image that a plugin loads in place of a library that the plan binds is bound over too. One is missing
+    where a library for collectives opens none, though the site's network takes one.
     """
     added: tuple[PlannedLibrary, ...] = ()
     while True:  # each round adds a copy of the image that the plan has not
@@ -126,26 +129,27 @@ def plugin_lines(site: Site, sides: Sides, plan: Sequence[PlannedLibrary]) -> tu
         added = (*added, more)
     judged = (line for opened in plugins for line in _judged(opened, container, site.fabric.carrier))
     unique = {(line.library, line.decision, line.target): line for line in (*judged, *added)}
-    return tuple(unique.values())
+    lines = tuple(unique.values())
+    names = {name for library in collectives_of(site) for name in library.plugins}
+    is_known = any(line.decision in UNMET and line.library in names for line in (*plan, *lines))
+    return lines, None if is_known else _missing(site, container, plugins)
 
 
-def plugin_missing(site: Site, sides: Sides, plan: Sequence[PlannedLibrary]) -> PlannedLibrary | None:
-    """Return the line for a library for collectives that opens no plugin, though the site's network takes one.
+def _missing(site: Site, container: Container, plugins: Sequence[Opened]) -> PlannedLibrary | None:
+    """Return the line for a library for collectives that opens no plugin.
 
     What PyTorch has in its wheel is what it uses; of the system's copies one that opens a plugin is enough.
     """
     carrier = site.fabric.carrier
-    names = [name for library in collectives_of(site) for name in library.plugins]
-    lacking = {line.library for line in plan if line.decision in UNMET}
-    if is_built_in(carrier) or not fabrics_of(carrier) or lacking.intersection(names):
+    if is_built_in(carrier) or not fabrics_of(carrier):
         return None
-    container = carry_out(sides, plan)
-    contents, openers = Contents(container.tree), {opened.opener for opened in container.opened(site)} - {"root"}
+    contents, openers = Contents(container.tree), {opened.opener for opened in plugins} - {"root"}
     for library in collectives_of(site):
         for path in contents.copies_of(library):
             if path not in openers and (contents.packages_with(path) is not None or not openers):
                 text = f"{path} looks for {some(library.plugins, between=', ')}, and its search finds none"
-                return PlannedLibrary(names[0], "missing", (text, _OVER_TCP), (names[0], path))
+                name = collectives_of(site)[0].plugins[0]
+                return PlannedLibrary(name, "missing", (text, _OVER_TCP), (name, path))
     return None
 
 

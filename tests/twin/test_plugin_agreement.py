@@ -228,7 +228,7 @@ def planned(
     hosts = Loader(trees[1], read_rules(trees[1], cpu, (CRAY, "/usr/lib64"), captured=True))
     both = Sides(hosts, Loader(trees[0], rules), Loader(view, rules), view)
     lines = closure([CXI, FABRIC] if scene.choose.random() < 0.6 else [], both)
-    return both, lines, plugin_lines(LUMI, both, lines)
+    return both, lines, plugin_lines(LUMI, both, lines)[0]
 
 
 def compare(scene: Scene, top: Path, work: Path, seen: Seen) -> None:

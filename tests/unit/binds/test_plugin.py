@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lumisite.binds.closure import PlannedLibrary, closure
-from lumisite.binds.plugin import carry_out, plugin_lines, plugin_missing
+from lumisite.binds.plugin import carry_out, plugin_lines
 from lumisite.site.load import load_site
 from tests.support.closures import DEBIAN, FABRIC, ROOTS, because, sides, warnings
 from tests.support.dict_trees import Files, Link
@@ -31,7 +31,7 @@ def plugin(*, needs: str = "FABRIC_1.7", rpath: str | None = None, runpath: str 
 def lines(image: Files, roots: list[str] = ROOTS, *, binds: tuple[str, ...] = ()) -> dict[str, PlannedLibrary]:
     """Return the lines past the plan's own, by library."""
     both = sides(HOST, {"/lib64/libc.so.6": elf("libc.so.6", verdef=["GLIBC_2.38"]), **image}, binds=binds)
-    found = plugin_lines(LUMI, both, closure(roots, both))
+    found, _ = plugin_lines(LUMI, both, closure(roots, both))
     assert len({line.library for line in found}) == len(found)
     return {str(line.library): line for line in found}
 
@@ -172,7 +172,7 @@ def test_two_programs_with_plugins_of_their_own_have_lines_of_their_own() -> Non
     own["torch/lib/libfabric.so.1"] = WITHOUT
     image = {**RCCL, f"{OFI}/librccl-net.so": plugin(rpath="$ORIGIN"), f"{OFI}/libfabric.so.1": WITH}
     both = sides(HOST, {**image, f"{OFI}/libcxi.so.1": elf("libcxi.so.1"), **torch(VENV, own, rpath="$ORIGIN")})
-    found = [(line.library, line.decision, line.target) for line in plugin_lines(LUMI, both, ())]
+    found = [(line.library, line.decision, line.target) for line in plugin_lines(LUMI, both, ())[0]]
     assert ("libfabric.so.1", "refuse", f"{VENV}/torch/lib/libfabric.so.1") in found
     assert ("libfabric.so.1", "skip", f"{OFI}/libfabric.so.1") in found
 
@@ -184,23 +184,25 @@ def test_a_plugin_that_nothing_opens_is_followed_by_itself() -> None:
 
 def test_a_library_for_collectives_that_finds_no_plugin_is_named() -> None:
     image = {"/opt/rocm-6.4.4/lib/librccl.so.1": elf("librccl.so.1"), "/opt/aws-ofi-rccl/librccl-net.so": plugin()}
-    line = plugin_missing(LUMI, sides(HOST, image), ())
+    line = plugin_lines(LUMI, sides(HOST, image), ())[1]
     assert line is not None
     assert (line.decision, line.library) == ("missing", "librccl-net.so")
     assert because(line)[1] == "traffic between nodes goes over TCP"
     path = {"/.singularity.d/env/10-x.sh": b"export LD_LIBRARY_PATH=/opt/aws-ofi-rccl"}
-    assert plugin_missing(LUMI, sides(HOST, {**image, **path}), ()) is None
-    assert plugin_missing(load_site("university").site, sides(HOST, image), ()) is None, "NCCL's own network carries it"
+    assert plugin_lines(LUMI, sides(HOST, {**image, **path}), ())[1] is None
+    assert plugin_lines(load_site("university").site, sides(HOST, image), ())[1] is None, (
+        "NCCL's own network carries it"
+    )
 
 
 def test_a_wheel_that_finds_no_plugin_is_named_though_the_systems_copy_finds_one() -> None:
     own = {"torch/lib/librccl.so.1": elf("librccl.so.1", rpath="$ORIGIN")}
     image = {**RCCL, f"{OFI}/librccl-net.so": plugin(rpath="$ORIGIN"), f"{OFI}/libfabric.so.1": WITH}
-    line = plugin_missing(LUMI, sides(HOST, {**image, **torch(VENV, own, rpath="$ORIGIN")}), ())
+    line = plugin_lines(LUMI, sides(HOST, {**image, **torch(VENV, own, rpath="$ORIGIN")}), ())[1]
     assert line is not None
     assert line.chain[-1] == f"{VENV}/torch/lib/librccl.so.1"
     system = {"/usr/local/lib/librccl.so.1": elf("librccl.so.1")}
-    assert plugin_missing(LUMI, sides(HOST, {**image, **system}), ()) is None
+    assert plugin_lines(LUMI, sides(HOST, {**image, **system}), ())[1] is None
 
 
 def test_an_image_without_a_library_for_collectives_has_no_line() -> None:
