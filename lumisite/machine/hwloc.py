@@ -7,26 +7,31 @@ files that hwloc 2.0 to 2.9 wrote.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.topology import Core, CoreGroup, Topology, TopologyError, cores_of, gpus_of, is_gpu, place_of
-from lumisite.site.cpu_list import CPU_NUMBER_LIMIT
 from lumisite.text import printable
 
 SIZE_LIMIT_BYTES = 8 << 20
 """A node of 8192 PUs needs about a third of it."""
 
 _INPUT_OUTPUT = frozenset({"Bridge", "PCIDev", "OSDev", "Misc"})
-_PCI_TYPE = re.compile(r"([0-9a-f]{4}) \[([0-9a-f]{4}):[0-9a-f]{4}\]")
-_PCI_BUS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
-_VERSION = re.compile(r"2(?:\.|\Z)")
-_WORD = re.compile(r"(?:(?:0x)?[0-9a-f]{1,8})?\Z", re.IGNORECASE)
-
-_T = TypeVar("_T")
+_WORD = "(?:(?:0x)?[0-9a-f]{1,8})?"
+#: Words of 32 bits, the highest first, an empty word for zero; `0xf...f` for "all there is".
+#: Source: hwloc_bitmap_snprintf in hwloc 2.9's reference manual.
+_BITMAP = rf"0xf\.\.\.f(?:,{_WORD})*|(?=.){_WORD}(?:,{_WORD}){{0,255}}"
+#: What hwloc 2 writes in each attribute that is read.
+_ATTRIBUTES = {
+    "version": r"2(?:\..*)?",
+    "os_index": "[0-9]{1,4}",
+    "cpuset": _BITMAP,
+    "allowed_cpuset": _BITMAP,
+    "pci_type": r"([0-9a-f]{4}) \[([0-9a-f]{4}):[0-9a-f]{4}\].*",
+    "pci_busid": r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]",
+}
 
 
 def parse_hwloc(data: bytes, file: str) -> Topology:
@@ -47,24 +52,6 @@ def parse_hwloc(data: bytes, file: str) -> Topology:
     return Topology(file, cores, gpus_of(gpus), reserved)
 
 
-def parse_hwloc_bitmap(text: str) -> frozenset[int] | None:
-    """Read hwloc's bitmap: 32-bit words, the highest first, an empty word for zero.
-
-    `None` for a bitmap without an end (`0xf...f`), which hwloc writes for "all there is". Raises `ValueError`.
-    Source: hwloc_bitmap_snprintf in hwloc 2.9's reference manual.
-
-    >>> sorted(parse_hwloc_bitmap("0x00000001,,0x00000003"))
-    [0, 1, 64]
-    """
-    words = text.strip().split(",")
-    if words[0] == "0xf...f":
-        return None
-    if not text.strip() or len(words) * 32 > CPU_NUMBER_LIMIT or not all(map(_WORD.match, words)):
-        raise ValueError(text)
-    numbers = [int(word or "0", 16) for word in reversed(words)]
-    return frozenset(32 * at + bit for at, number in enumerate(numbers) for bit in range(32) if number >> bit & 1)
-
-
 class _HwlocFile:
     """A file: its `objects` in its order, which is hwloc's logical order."""
 
@@ -72,7 +59,7 @@ class _HwlocFile:
         self.name = name
         self.objects = list(top.iter("object"))
         self._parents = {element: parent for parent in top.iter() for element in parent}
-        self.value(top, "version", _matched(_VERSION))
+        self.value(top, "version")
         if not self.of_kind("PU"):
             raise _unfit(name, "no PU")
 
@@ -88,20 +75,29 @@ class _HwlocFile:
     def within(self, element: Element, kind: str) -> Element | None:
         return next((above for above in self.above(element) if above.get("type") == kind), None)
 
-    def value(self, element: Element, attribute: str, parse: Callable[[str], _T]) -> _T:
-        """Return what `parse` makes of an attribute, which must be there."""
+    def value(self, element: Element, attribute: str) -> re.Match[str]:
+        """Return an attribute, which must be there, with the groups of its pattern."""
         text, name = element.get(attribute, ""), printable(element.get("type", element.tag)[:60])
-        try:
-            return parse(text)
-        except ValueError:
-            if not text:
-                raise _unfit(self.name, f"{name} has no {attribute}") from None
-            message = f"{name} has {attribute} {printable(text[:60])}, which hwloc 2 does not write"
-            raise _unfit(self.name, message) from None
+        if not text:
+            raise _unfit(self.name, f"{name} has no {attribute}")
+        found = re.fullmatch(_ATTRIBUTES[attribute], text.lower())
+        if found is None:
+            raise _unfit(self.name, f"{name} has {attribute} {printable(text[:60])}, which hwloc 2 does not write")
+        return found
+
+    def number(self, element: Element) -> int:
+        """Return the kernel's number of a PU or a NUMA domain."""
+        return int(self.value(element, "os_index")[0])
 
     def cpuset(self, element: Element, attribute: str = "cpuset") -> frozenset[int] | None:
         """Return a set of PUs; None where the object does not have it, or where it has no end."""
-        return None if element.get(attribute) is None else self.value(element, attribute, parse_hwloc_bitmap)
+        if element.get(attribute) is None:
+            return None
+        words = self.value(element, attribute)[0].split(",")
+        if words[0] == "0xf...f":
+            return None
+        numbers = [int(word or "0", 16) for word in reversed(words)]
+        return frozenset(32 * at + bit for at, number in enumerate(numbers) for bit in range(32) if number >> bit & 1)
 
 
 def _unfit(file: str, message: str) -> TopologyError:
@@ -109,30 +105,12 @@ def _unfit(file: str, message: str) -> TopologyError:
     return TopologyError(Finding("file-unreadable", Severity.FAULT, message, advice, file))
 
 
-def _matched(pattern: re.Pattern[str]) -> Callable[[str], re.Match[str]]:
-    """Return a function that matches a text, or raises `ValueError`."""
-
-    def match(text: str) -> re.Match[str]:
-        found = pattern.match(text.lower())
-        if found is None:
-            raise ValueError(text)
-        return found
-
-    return match
-
-
-def _number(text: str) -> int:
-    if not re.fullmatch("[0-9]{1,6}", text) or int(text) >= CPU_NUMBER_LIMIT:
-        raise ValueError(text)
-    return int(text)
-
-
 def _cores(read: _HwlocFile) -> Iterator[CoreGroup]:
     """Group PUs into cores. A PU without a core above it (`--filter core:none`) is a core of its own."""
     threads: dict[Element, list[int]] = {}
     for pu in read.of_kind("PU"):
         core = read.within(pu, "Core")
-        threads.setdefault(pu if core is None else core, []).append(read.value(pu, "os_index", _number))
+        threads.setdefault(pu if core is None else core, []).append(read.number(pu))
     numa_of = _numa_of(read)
     for core, numbers in threads.items():
         yield numbers, read.within(core, "L3Cache"), numa_of.get(numbers[0]), read.within(core, "Package")
@@ -146,8 +124,8 @@ def _numa_of(read: _HwlocFile) -> dict[int, int]:
     """
     nodes: list[tuple[int, frozenset[int]]] = []
     for element in read.of_kind("NUMANode"):
-        cpuset = read.value(element, "cpuset", parse_hwloc_bitmap)
-        nodes.append((read.value(element, "os_index", _number), cpuset or frozenset()))
+        read.value(element, "cpuset")  # must be there
+        nodes.append((read.number(element), read.cpuset(element) or frozenset()))
     domains: dict[int, int] = {}
     for number, pus in sorted(nodes, key=lambda node: (len(node[1]), node[0])):
         for pu in pus:
@@ -159,9 +137,9 @@ def _gpus(read: _HwlocFile) -> Iterator[tuple[str, Element]]:
     """Yield the addresses of the PCI devices that are GPUs, and the devices."""
     for element in read.of_kind("PCIDev"):
         if element.get("pci_type") is not None:
-            kind = read.value(element, "pci_type", _matched(_PCI_TYPE))
+            kind = read.value(element, "pci_type")
             if is_gpu(kind[1], kind[2]):
-                yield read.value(element, "pci_busid", _matched(_PCI_BUS))[0], element
+                yield read.value(element, "pci_busid")[0], element
 
 
 def _place(read: _HwlocFile, element: Element, cores: Sequence[Core]) -> tuple[int | None, int | None]:

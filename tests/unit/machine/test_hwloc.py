@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from lumisite.machine.hwloc import parse_hwloc
 from lumisite.machine.topology import Gpu, Topology, TopologyError
@@ -28,8 +26,8 @@ def small(inside: str, *, before: str = HEAD, machine: str = 'cpuset="0x3"', ver
     return f'{before}<topology {version}><object type="Machine" {machine}>{inside}</object></topology>'
 
 
-def parse(text: str | bytes) -> Topology:
-    return parse_hwloc(text.encode() if isinstance(text, str) else text, "node.xml")
+def parse(text: str) -> Topology:
+    return parse_hwloc(text.encode(), "node.xml")
 
 
 PUS = '<object type="PU" os_index="0"/><object type="PU" os_index="1"/>'
@@ -42,12 +40,9 @@ def test_a_file_gives_the_whole_node() -> None:
     assert found.reserved == frozenset()  # a file does not know them
 
 
-def test_gpus_below_a_numa_domain_have_no_l3() -> None:
-    assert node("lumi-g-numa.xml").gpus == tuple(Gpu(gpu.index, gpu.pci_bus, gpu.numa, None) for gpu in LUMI_G.gpus)
-
-
-def test_gpus_below_the_whole_machine_have_no_place() -> None:
-    assert node("lumi-g-unplaced.xml").gpus == tuple(Gpu(gpu.index, gpu.pci_bus, None, None) for gpu in LUMI_G.gpus)
+def test_gpus_below_a_numa_domain_or_the_machine_have_no_nearer_place() -> None:
+    assert node("lumi-g-numa.xml").gpus == tuple(replace(gpu, l3=None) for gpu in LUMI_G.gpus)
+    assert node("lumi-g-unplaced.xml").gpus == tuple(replace(gpu, l3=None, numa=None) for gpu in LUMI_G.gpus)
 
 
 def test_a_node_in_low_noise_mode_lacks_the_reserved_cores() -> None:
@@ -93,12 +88,8 @@ def pci(attributes: str) -> str:
         ('<topology version="3.0"/>', "topology", "version", "3.0"),
         (HEAD + '<topology version="2.0"/>', "PU", None, None),
         (small('<object type="PU"/>'), "PU", "os_index", ""),
-        (small('<object type="PU" os_index="-1"/>'), "PU", "os_index", "-1"),
-        (small('<object type="PU" os_index="8192"/>'), "PU", "os_index", "8192"),
         (small(PUS, machine='allowed_cpuset="0x1,zz"'), "Machine", "allowed_cpuset", "0x1,zz"),
         (small(PUS + '<object type="NUMANode" os_index="0"/>'), "NUMANode", "cpuset", ""),
-        (small(PUS + '<object type="NUMANode" cpuset="0x1"/>'), "NUMANode", "os_index", ""),
-        (small(PUS + f'<object type="NUMANode" cpuset="{"0x0," * 256}0x0"/>'), "NUMANode", "cpuset", ("0x0," * 15)),
         (pci('pci_type="0380 [1002:7408] x" pci_busid="c1"'), "PCIDev", "pci_busid", "c1"),
         (pci('pci_type="AMD" pci_busid="0000:c1:00.0"'), "PCIDev", "pci_type", "AMD"),
     ],
@@ -118,40 +109,17 @@ def test_an_attribute_that_hwloc_does_not_write_is_named(
         assert finding.message == f"{element} has no {attribute}"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "hello",
-        "\0\0\0\0",
-        b"\xff\xfe\x00",
-        '<?xml version="1.0" encoding="nothing"?><topology/>',
-        small(PUS)[:-20],
-    ],
-)
-def test_what_is_not_xml_is_refused(text: str | bytes) -> None:
-    with pytest.raises(TopologyError) as caught:
+def test_a_bitmap_is_words_of_32_bits_the_highest_first() -> None:
+    for bitmap, allowed in (("0x00000001,,0x00000003", {0, 1, 64}), ("0xf...f,0xffffff00", set(range(65)))):
+        pus = "".join(f'<object type="PU" os_index="{number}"/>' for number in range(65))
+        found = parse(small(pus, machine=f'allowed_cpuset="{bitmap}"'))
+        assert found.pu_os - found.reserved == allowed
+
+
+@pytest.mark.parametrize("text", ["", "hello", small(PUS)[:-20]])
+def test_what_is_not_xml_is_refused(text: str) -> None:
+    with pytest.raises(TopologyError, match=r"^node.xml: not XML: "):
         parse(text)
-    finding = caught.value.finding
-    assert (finding.code, finding.subject) == ("file-unreadable", "node.xml")
-    assert re.match("not XML: .", finding.message)
-
-
-SOURCE = (NODES / "two-sockets-nvidia.xml").read_bytes()
-
-
-@settings(max_examples=300)
-@given(st.data())
-def test_any_damage_to_a_real_file_is_read_or_refused(data: st.DataObject) -> None:
-    start = data.draw(st.integers(0, len(SOURCE)))
-    length = data.draw(st.sampled_from([0, 1, 1, 2, 9, 200, len(SOURCE)]))
-    middle = data.draw(st.one_of(st.binary(max_size=9), st.sampled_from([b'"', b"<object ", b"0xf...f", b",", b"-1"])))
-    damaged = SOURCE[:start] + middle + SOURCE[start + length :]
-    try:
-        outcome = "\n".join(str(core) for core in parse_hwloc(damaged, "node.xml").cores)
-    except TopologyError as error:
-        outcome = str(error)
-    assert outcome.startswith(("node.xml:", "Core("))
 
 
 @pytest.mark.parametrize("name", FILES)
