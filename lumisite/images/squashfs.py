@@ -30,12 +30,9 @@ _METADATA_BYTES = 8192
 _LARGEST_BLOCK_BYTES = 1024 * 1024
 #: What is kept of all images in memory: 8 MiB of metadata, at most 16 MiB of files, and what leads to them.
 _METADATA_KEPT, _BLOCKS_KEPT, _LISTINGS_KEPT, _PATHS_KEPT = 1024, 16, 256, 16 * 1024
-#: Limits far beyond real images: names of one directory in bytes, blocks of one file, and bytes of a link.
-_LARGEST_LISTING_BYTES, _MOST_BLOCKS, _LONGEST_LINK_BYTES = 8 * 1024 * 1024, 1024 * 1024, 4096
+#: The names of a directory, the blocks of a file or the text of a link take no more in a real image.
+_LARGEST_METADATA_BYTES = 8 * 1024 * 1024
 _COMPRESSIONS = {1: "gzip", 2: "lzma", 3: "lzo", 4: "xz", 5: "lz4", 6: "zstd"}
-#: No block needs a larger window or dictionary: the largest block has 1 MiB.
-_WINDOW_LOG = 20
-_XZ_MEMORY_BYTES = 32 * 1024 * 1024
 
 _NO_FRAGMENT = 0xFFFFFFFF
 _FRAGMENTS_PER_BLOCK = 512
@@ -122,7 +119,7 @@ class Squashfs:
         if kind != _LINK:
             return DirEntry("directory" if kind == _DIRECTORY else "file" if kind == _FILE else "other")
         inode = self._inode(reference)
-        if inode.kind != _LINK or inode.size > _LONGEST_LINK_BYTES:
+        if inode.kind != _LINK:
             raise self.damaged(inode.after[0], "link")
         return DirEntry("link", self._metadata(inode.after, inode.size)[0].decode("utf-8", "surrogateescape"))
 
@@ -150,7 +147,7 @@ class Squashfs:
         """Return the names of a directory with the reference and the kind of each."""
         inode = self._inode(directory)
         length = inode.size - 3  # the size counts `.` and `..`, which are not written
-        if inode.kind != _DIRECTORY or length > _LARGEST_LISTING_BYTES:
+        if inode.kind != _DIRECTORY:
             raise self.damaged(inode.after[0], "directory")
         at = self.tables[1] + inode.start
         try:
@@ -176,8 +173,6 @@ class Squashfs:
         """Return the packed size of each block of a file, as it is written."""
         whole, rest = divmod(inode.size, self.block_bytes)
         count = whole + (1 if rest and inode.fragment == _NO_FRAGMENT else 0)
-        if count > _MOST_BLOCKS:
-            raise self.damaged(inode.after[0], "file")
         return struct.unpack(f"<{count}I", self._metadata(inode.after, 4 * count)[0])
 
     def fragment(self, inode: _Inode, length: int) -> bytes:
@@ -205,6 +200,8 @@ class Squashfs:
     def _metadata(self, position: tuple[int, int], length: int) -> tuple[bytes, tuple[int, int]]:
         """Return `length` bytes of metadata from a place on, and the place after them."""
         at, offset = position
+        if length > _LARGEST_METADATA_BYTES:
+            raise self.damaged(at, "inode, which is of too much")
         parts = []
         while length > 0:
             block, following = self._metadata_block(at)
@@ -338,7 +335,7 @@ def _unpacker(compression: int) -> Unpacker | None:
         case "gzip":
             return zlib.decompressobj, zlib.error
         case "xz":
-            return lambda: lzma.LZMADecompressor(memlimit=_XZ_MEMORY_BYTES), lzma.LZMAError
+            return lzma.LZMADecompressor, lzma.LZMAError
         case "zstd":
             try:
                 if sys.version_info >= (3, 14):
@@ -347,6 +344,5 @@ def _unpacker(compression: int) -> Unpacker | None:
                     from backports import zstd
             except ImportError:
                 return None
-            options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: _WINDOW_LOG}
-            return lambda: zstd.ZstdDecompressor(options=options), zstd.ZstdError
+            return zstd.ZstdDecompressor, zstd.ZstdError
     return None

@@ -8,7 +8,6 @@ import pytest
 from lumisite.images.contents import Contents, glibc_of
 from lumisite.images.known import know_image
 from lumisite.images.versions import ReadImage, version_lines
-from lumisite.machine.tree import resolve
 from lumisite.site.images import Holds
 from lumisite.site.load import load_site
 from lumisite.site.model import Site
@@ -100,33 +99,9 @@ def test_a_banner_across_two_reads_is_found() -> None:
         assert found.value == "2.31"
 
 
-@pytest.mark.parametrize("content", [b"", b"[1]", b"{", b"\xff\xfe", b"[" * 9999, b'{"a": 1}'])
+@pytest.mark.parametrize("content", [b"", b"[1]", b"{", b'{"a": 1}'])
 def test_labels_that_are_none_are_no_end(content: bytes) -> None:
     assert set(Contents(DictTree({"/.singularity.d/labels.json": content})).labels.values()) <= {"1"}
-
-
-# Aliases
-
-
-def test_links_are_followed_one_by_one() -> None:
-    tree = DictTree(
-        {
-            "/appl/latest.sif": Link("v2/../v2/current.sif"),
-            "/appl/v2/current.sif": Link("/pfs/real.sif"),
-            "/pfs": Link("/lustre"),
-            "/lustre/real.sif": b"SIF",
-        }
-    )
-    place = resolve(tree, "/appl/latest.sif")
-    assert (place.links, place.path) == (("v2/../v2/current.sif", "/pfs/real.sif"), "/lustre/real.sif")
-    assert resolve(tree, "/lustre/real.sif").links == ()
-
-
-def test_a_link_to_a_folder_may_end_in_dots() -> None:
-    tree = DictTree({"/a/x.sif": Link("../b/."), "/b/file": b""})
-    place = resolve(tree, "/a/x.sif")
-    assert place.entry is not None
-    assert (place.path, place.entry.kind) == ("/b", "directory")
 
 
 # ---- what settings depend on
@@ -274,17 +249,11 @@ def test_what_was_read_counts_and_a_name_where_nothing_can_be(tmp_path: Path) ->
         ("/usr/local/cuda-12.4/version.json", ("nvidia",)),
         (f"{PACKAGES}/nvidia/nccl/lib/libnccl.so.2", ("nvidia",)),
         ("/opt/miniconda3/envs/pytorch/lib/python3.11/site-packages/torch/lib/libnccl.so.2", ("nvidia",)),
+        ("/opt/miniconda3/envs/x/lib/librccl.so.1", ("amd",)),
         ("/usr/bin/true", ()),
     ],
 )
 def test_the_vendors_of_gpus_are_those_whose_libraries_are_there(path: str, found: tuple[str, ...]) -> None:
     content = CUDA_RECORD if path.endswith(".json") else b"6.2.4"
-    assert Contents(DictTree({path: content})).gpu_vendors == found
-    more = {path: content, "/opt/rocm/.info/version": b"6.2.4\n"}
-    assert set(Contents(DictTree(more)).gpu_vendors) == {*found, "amd"}
-
-
-def test_a_library_in_a_conda_environment_counts_without_a_package_around_it() -> None:
     python = {"/opt/miniconda3/envs/x/lib/python3.11/site-packages/pip.py": b""}
-    files = {**python, "/opt/miniconda3/envs/x/lib/librccl.so.1": b""}
-    assert Contents(DictTree(files)).gpu_vendors == ("amd",)
+    assert Contents(DictTree({**python, path: content})).gpu_vendors == found

@@ -6,23 +6,17 @@ import random
 import subprocess
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from lumisite.images.environment import UNKNOWN, evaluate
 
 #: Scripts as builders write them; each sets X.
 SCRIPTS = [
     'export X="/a:${X}"',
-    "export PATH=/x X=/a",
     'export X="${X:-"/opt/rocm/lib:/b"}"',
     "export X=/a\nexport X=/b${X:+:$X}",
     "ROCM=/opt/rocm\nexport X=$ROCM/lib:/c",
     "# export X=/a",
-    "export X=/a # comment",
     "X=/a # it's; X=/b\nY=$X; X=$Y:/c",
-    "export X=/a && export Y=1",
-    'export X="/a b:/c"',
     "X=/a\nunset X",
     'export X="/a:\\\n/b"',
     "if true; then\n  X=/a\nfi",
@@ -83,8 +77,3 @@ def test_random_words_are_what_the_shell_says() -> None:
 )
 def test_what_only_running_it_would_tell_is_marked(script: str) -> None:
     assert UNKNOWN in worked_out(script)
-
-
-@given(st.text("X=$(){}'\"`\\;&| \n#:-+/aY", max_size=60))
-def test_no_text_is_too_odd(script: str) -> None:
-    worked_out(script)

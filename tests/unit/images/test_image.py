@@ -5,7 +5,6 @@ import random
 import struct
 import sys
 import tracemalloc
-import zlib
 from pathlib import Path
 
 import pytest
@@ -72,8 +71,6 @@ def contents(tree: Tree, path: str = "/") -> dict[str, bytes | str | None]:
         ("-comp", "gzip"),
         ("-comp", "zstd"),
         ("-comp", "xz", "-Xbcj", "x86"),
-        ("-comp", "zstd", "-Xcompression-level", "22", "-b", "1M"),
-        ("-comp", "gzip", "-b", "4096"),
         ("-comp", "gzip", "-b", "4096", "-no-fragments"),
         ("-comp", "gzip", "-b", "4096", "-always-use-fragments", "-no-xattrs"),
         ("-comp", "zstd", "-noI", "-noD", "-noF", "-b", "4096"),
@@ -152,23 +149,17 @@ ROOT = 28672  # where the first part of a SIF begins
 BAD: dict[str, tuple[bytes, str, int | None]] = {
     "empty": (b"", "no-image", None),
     "something else": (b"PK\3\4" * 20, "no-image", None),
-    "cut in the header": (primary(superblock())[:100], "image-damaged", 0),
     "cut in the list": (primary(superblock())[:2000], "image-damaged", 128),
     "version 02": (sif(version=b"02\0"), "image-unsupported", 42),
-    "absurd count": (sif(total=2**40), "image-damaged", 88),
     "no partition": (sif((images.DEFINITION, b"x", 0, 0)), "image-unsupported", None),
     "OCI": (sif((images.OCI_INDEX, b"{}", 0, 0)), "image-unsupported", None),
     "encrypted": (primary(b"", images.ENCRYPTED), "image-unsupported", 128),
     "ext3": (primary(b"", images.EXT3), "image-unsupported", 128),
     "cut": (primary(superblock())[: ROOT + 900], "image-damaged", 128),
     "not squashfs": (primary(bytes(4096)), "image-damaged", ROOT),
-    "short": (primary(b"hsqs")[: ROOT + 4], "image-damaged", ROOT),
     "version 3": (primary(superblock(major=3)), "image-unsupported", ROOT),
-    "odd blocks": (primary(superblock(block=5)), "image-damaged", ROOT),
     "lz4": (primary(superblock(compression=5)), "image-unsupported", ROOT),
-    "method 77": (primary(superblock(compression=77)), "image-unsupported", ROOT),
     "cut inside": (primary(superblock(used=9999)), "image-damaged", ROOT),
-    "plain and cut": (superblock(used=9999), "image-damaged", 0),
 }
 
 
@@ -204,24 +195,6 @@ def test_an_image_that_is_not_there_is_refused() -> None:
         open_image("gone.sif")
     with pytest.raises(ToolError, match="embedded null byte"):
         open_image("a\0b")
-
-
-def test_a_block_that_unpacks_to_far_too_much_is_given_up_early() -> None:
-    """32 KB can hold 32 MB of zeros; no more than the 8 KB of a block may be unpacked."""
-    packed = zlib.compress(bytes(64 * 1024 * 1024))
-    image = superblock(root=0, used=8192) + struct.pack("<H", 0x7FFF) + packed[:32767]
-    tracemalloc.start()
-    with pytest.raises(ImageError, match="compressed block"):
-        read_squashfs(Memory("bomb", patch(image, inode_table=4096))).names("/")
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 1024 * 1024
-
-
-def patch(image: bytes, *, inode_table: int) -> bytes:
-    image = image.ljust(4096 + 40_000, b"\0")
-    image = image[:40] + struct.pack("<Q", len(image)) + image[48:]
-    return image[:64] + struct.pack("<Q", inode_table) + image[72:]
 
 
 @needs_mksquashfs
@@ -264,15 +237,3 @@ def damaged(content: bytes, choose: random.Random) -> bytes:
         start = choose.choice([0, max(0, len(content) - 6000)])
         return content[:start] + mutated(content[start : start + 6000], choose) + content[start + 6000 :]
     return mutated(content, choose)
-
-
-def test_a_sif_with_damage_gives_errors_and_no_traceback(tmp_path: Path) -> None:
-    choose = random.Random(6)
-    content = primary(superblock())
-    refused = 0
-    for _ in range(300):
-        try:
-            opened(tmp_path, mutated(content[:2000], choose) + content[2000:]).names("/")
-        except (ImageError, ToolError):
-            refused += 1
-    assert refused > 100

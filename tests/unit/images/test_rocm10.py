@@ -12,7 +12,7 @@ from lumisite.cli import main
 from lumisite.images.contents import Contents
 from lumisite.images.versions import ReadImage
 from lumisite.site.load import load_site
-from lumisite.site.versions import parse_version, parse_version_range
+from lumisite.site.versions import parse_version
 from tests.support.closures import stock
 from tests.support.dict_trees import DictTree, Files, Link, write_tree
 from tests.support.nodes import NodeFiles
@@ -66,43 +66,18 @@ def test_its_libraries_are_found(links: bool) -> None:
     assert ReadImage(LUMI, tree).holds("laif-multitorch").stacks == {"rocm": parse_version("10.0.0")}
 
 
-@pytest.mark.parametrize("release", ["10", "10.0", "10.0.0", "10.1"])
-def test_conditions_hold_for_it(release: str) -> None:
-    version = parse_version(release)
-    assert version in parse_version_range(">=7.0")
-    assert version in parse_version_range(">=7.14,<11")
-    assert version not in parse_version_range("<7.0")
-    assert version not in parse_version_range(">=7.0,<7.1")
-    assert parse_version("7.2") < parse_version("7.14") < version
-
-
-# ---- binds
-
-
-def planned(folder: Path, host: NodeFiles, image: NodeFiles, *options: str) -> tuple[int, dict[str, object]]:
-    write_tree(folder / "host", stock("after", "/usr/lib64") | {"/lib64": Link("usr/lib64")} | host)
-    write_tree(folder / "image", stock("ubuntu24", "/usr/lib/x86_64-linux-gnu") | image)
-    (folder / "site.yaml").write_text(site_text())
-    words = ["binds", "image", "--site", "site.yaml", "--host-root", "host", "--family", "twin-torch", *options]
-    code = main([*words, "--write", "plan.yaml"])
-    plan = yaml.safe_load((folder / "plan.yaml").read_text())
-    assert isinstance(plan, dict)
-    return code, plan
-
-
 @pytest.mark.parametrize("links", [True, False])
-def test_a_plan_holds_the_release_of_the_image(links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    _, plan = planned(tmp_path, {}, rocm_files(links=links))
-    assert plan["holds"] == {"stacks": {"rocm": "10.0.0"}, "plugin": False}
-
-
-@pytest.mark.parametrize("links", [True, False])
-def test_a_library_of_the_hosts_is_found(
+def test_binds_finds_a_library_of_the_hosts_and_the_release_of_the_image(
     links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    planned(tmp_path, rocm_files(links=links), {}, "--library", HSA, "--json")
+    host = stock("after", "/usr/lib64") | {"/lib64": Link("usr/lib64")} | rocm_files(links=links)
+    write_tree(tmp_path / "host", host)
+    write_tree(tmp_path / "image", stock("ubuntu24", "/usr/lib/x86_64-linux-gnu") | rocm_files(links=links))
+    (tmp_path / "site.yaml").write_text(site_text())
+    words = ["binds", "image", "--site", "site.yaml", "--host-root", "host", "--family", "twin-torch"]
+    main([*words, "--library", HSA, "--json", "--write", "plan.yaml"])
     lines = {line["chain"]: line for line in json.loads(capsys.readouterr().out)}
-    assert lines[f"{HSA} <- root"]["decision"] == "bind"
     assert Path(f"host{lines[f'{HSA} <- root']['source']}").resolve().parent.name == "lib"
+    holds = yaml.safe_load((tmp_path / "plan.yaml").read_text())["holds"]
+    assert holds == {"stacks": {"rocm": "10.0.0"}, "plugin": False}

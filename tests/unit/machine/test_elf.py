@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import contextlib
 import random
 import re
 import struct
@@ -8,8 +7,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from lumisite.machine.elf import ElfError, ElfInfo, read_elf
 from tests.support.damaged import mutated
@@ -109,23 +106,13 @@ DYNAMIC = PLAIN.index(struct.pack("<qQ", 1, 1))  # the first tag: NEEDED, string
 DAMAGED = {
     "empty": (b"", 0, "e_ident"),
     "a linker script": (b"/* GNU ld script */", 0, "e_ident"),
-    "three bytes": (b"\x7fEL", 0, "e_ident"),
     "class 9": (patched(PLAIN, 4, "B", 9), 0, "e_ident"),
-    "byte order 0": (patched(PLAIN, 5, "B", 0), 0, "e_ident"),
     "cut in the header": (PLAIN[:40], 16, "header"),
     "an object file": (patched(PLAIN, 16, "<H", 1), 16, "e_type"),
-    "odd program headers": (patched(PLAIN, 54, "<H", 57), 54, "e_phentsize"),
     "cut in the program headers": (PLAIN[:100], 64, "program headers"),
-    "65,535 program headers": (patched(PLAIN, 56, "<H", 65535), 64, "program headers"),
-    "program headers beyond all files": (patched(PLAIN, 32, "<Q", 2**64 - 8), 2**64 - 8, "program headers"),
-    "cut in the dynamic section": (PLAIN[: DYNAMIC + 20], DYNAMIC, "PT_DYNAMIC"),
     "no end of the dynamic section": (patched(PLAIN, len(PLAIN) - 16, "<q", 7), DYNAMIC, "PT_DYNAMIC"),
-    "a dynamic section outside": (patched(PLAIN, 64 + 56 + 16, "<Q", 2**63), 0, "PT_DYNAMIC"),
     "a name beyond the names": (patched(PLAIN, DYNAMIC + 8, "<Q", 9999), None, "DT_NEEDED"),
-    "an empty name": (patched(PLAIN, DYNAMIC + 8, "<Q", 0), None, "DT_NEEDED"),
     "a name that is no text": (elf("a", [b"lib\xff.so"]), None, "DT_NEEDED"),
-    "a name with a line break": (elf("a", ["lib\n.so"]), None, "DT_NEEDED"),
-    "a name without end": (elf("a", ["b" * 5000]), None, "DT_NEEDED"),
     "versions of form 2": (
         PLAIN.replace(struct.pack("<HHI", 1, 1, 21), struct.pack("<HHI", 2, 1, 21)),
         None,
@@ -147,13 +134,6 @@ def test_damage_is_one_finding_with_the_byte_and_the_part(damage: str) -> None:
 
 def test_a_static_program_needs_nothing() -> None:
     assert parsed(elf(kind=2)[:64] + bytes(112)).needed == ()
-
-
-@given(st.binary(max_size=300))
-def test_no_bytes_give_anything_but_an_error_or_an_answer(content: bytes) -> None:
-    for whole in (content, PLAIN[:64] + content, PLAIN[:176] + content):
-        with contextlib.suppress(ElfError):
-            parsed(whole)
 
 
 def test_a_thousand_damaged_libraries_give_errors_and_no_traceback() -> None:

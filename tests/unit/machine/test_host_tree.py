@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import random
 import re
 import shutil
 import struct
@@ -19,7 +17,6 @@ from lumisite.machine.host import DiskTree, open_file
 from lumisite.machine.ldcache import conf_directories, read_cache
 from lumisite.machine.loader import Loader, Rules, cpu_levels, read_rules
 from lumisite.machine.tree import Tree, resolve
-from tests.support.damaged import mutated
 from tests.support.dict_trees import DictTree, Files, Link, Memory, write_tree
 from tests.support.elves import elf
 
@@ -165,9 +162,7 @@ def test_a_damaged_cache_is_one_clear_error(tmp_path: Path) -> None:
     content = (root / "etc/ld.so.cache").read_bytes()
     for damaged, byte, part in (
         (b"", 0, "header"),
-        (content[:40], 0, "header"),
         (content[:60], 0, "table of libraries"),
-        (content[:20] + b"\xff" * 4 + content[24:], 0, "table of libraries"),
         (content[:76] + b"\xff" * 4 + content[80:], 2**32 - 1, "name"),
         (content[:32] + struct.pack("<I", 9999) + content[36:], 9999, "extension"),
     ):
@@ -175,10 +170,6 @@ def test_a_damaged_cache_is_one_clear_error(tmp_path: Path) -> None:
             read_cache(Memory("cache", damaged), 62, ("x86-64-v2",))
         finding = caught.value.finding
         assert (finding.code, finding.message.partition(" is ")[0]) == ("file-unreadable", f"{part} at byte {byte}")
-    choose = random.Random(1)
-    for _ in range(500):
-        with contextlib.suppress(LumisiteError):
-            read_cache(Memory("cache", mutated(content, choose)), 62, ("x86-64-v2",))
 
 
 def test_a_tree_without_a_cache_is_searched_as_ldconfig_would() -> None:

@@ -17,8 +17,7 @@ import pytest
 
 from lumisite.machine.masks import MaskError, MaskRequest, TaskMask, cpu_masks, mask_tables
 from lumisite.machine.topology import Core, Topology, recognise, topology_of
-from lumisite.site.cpu_list import format_cpu_list
-from lumisite.site.load import EMBEDDED, load_site
+from lumisite.site.load import EMBEDDED
 from lumisite.site.nodes import NodeKind
 from tests.support.sites import load_text
 from tests.support.tools import tool
@@ -162,11 +161,3 @@ def test_a_node_of_one_cache_and_two_domains_is_recognised() -> None:
     seen = Topology("node", cores, tuple(replace(gpu, l3=None) for gpu in described.gpus))
     assert recognise(seen, [described]) is not None
     assert recognise(replace(seen, cores=tuple(replace(core, l3=core.numa) for core in cores)), [described]) is None
-
-
-def test_each_gpu_of_a_dgx_has_its_adapter() -> None:
-    site = load_site("university").site
-    adapters = [gpu.adapter for gpu in site.node_kinds["dgx"].gpus]
-    assert len(set(adapters)) == 8
-    assert site.fabric_of("dgx").adapters == tuple(adapters)
-    assert format_cpu_list(expected(MACHINES["dgx-h100"])[7]) == "91-103"
