@@ -73,7 +73,7 @@ def _fault_row(finding: Finding) -> dict[str, object]:
 def _check_host(site: str, root: Path | None, host_root: str, *, as_json: bool) -> int:
     """Print one line for each fault of a node; return 0 without one, 5 when only this node can be meant, else 1."""
     from lumisite.machine.host import DiskTree
-    from lumisite.release.check_host import check_release
+    from lumisite.release.host.checks import check_release
 
     require_directory(host_root)
     name = site or (required_site("") if root is None else _site_of(root))
@@ -84,23 +84,23 @@ def _check_host(site: str, root: Path | None, host_root: str, *, as_json: bool) 
         lines.append(f"to drain this node, if others of its kind pass (command is not executed): {checked.drain}")
     rows = [
         {
-            "path": fault.finding.subject,
-            "code": fault.finding.code,
-            "severity": fault.finding.severity.value,
-            "expected": fault.needed_by,
-            "found": message(fault.finding),
-            "remedy": advice(fault.finding),
+            "path": found.subject,
+            "code": found.code,
+            "severity": found.severity.value,
+            "expected": found.needed_by,
+            "found": message(found),
+            "remedy": advice(found),
         }
-        | ({"drain": checked.drain} if checked.drain and fault.finding.severity is Severity.NODE else {})
-        for fault in checked.faults
+        | ({"drain": checked.drain} if checked.drain and found.severity is Severity.NODE else {})
+        for found in checked.findings
     ]
     print_result(rows, lines, as_json=as_json)
     for note in (*checked.notes, *checked.pending):
         print_note(line(note))
     where, checks = host.name if host.name.strip("/") else "this node", counted(checked.checks, "check")
     what = f"release {checked.release}" if checked.release else f"site description {loaded.file}"
-    if checked.faults:
-        print_note(f"{what} on {where}: {counted(len(checked.faults), 'fault')} in {checks}")
+    if checked.findings:
+        print_note(f"{what} on {where}: {counted(len(checked.findings), 'fault')} in {checks}")
     else:
         print_note(f"{what} matches {where}: {checks} passed")
     return exit_code(checked.findings)

@@ -19,7 +19,7 @@ from lumisite.findings.exit_code import exit_code
 from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import subject_and_message
 from lumisite.machine.host import DiskTree
-from lumisite.release.check_host import check_release
+from lumisite.release.host.checks import check_release
 from lumisite.release.policy import read_policy
 from lumisite.release.root import Root, existing_root, inspect_release, list_releases, release_row
 from lumisite.release.tree import RenderedTree, fault_lines
@@ -144,7 +144,7 @@ def _status(
         text = f"platform is {now} now, and release {release.path.name} is for {before}"
         pending.append(Finding("not-deployed", Severity.INFO, text, subject=loaded.file))
     code = exit_code(checked.findings)
-    if checked.faults:
+    if checked.findings:
         described = "" if Path(name).is_relative_to(root.path) else f" {shlex.quote(name)}"  # else the root knows it
         check = f"lumisite check{described} --host --root {quoted}"
         next_command = checked.drain or check if row["state"] == "whole" else back
@@ -155,7 +155,7 @@ def _status(
         next_command = f"{render}, then lumisite deploy site-out {quoted}"
     else:
         next_command = "nothing"
-    status |= {"fits": not checked.faults, "faults": _messages(checked.findings), "waiting": _messages(pending)}
+    status |= {"fits": not checked.findings, "faults": _messages(checked.findings), "waiting": _messages(pending)}
     return code, status | {"next": next_command}
 
 

@@ -59,24 +59,6 @@ def test_a_release_fits_its_own_platform_only(
     assert code == (1 if expected else 0)
 
 
-def test_half_an_update_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The libraries of the Cray stack stay, and the distribution's json-c goes on to the next SONAME."""
-    out, root = str(tmp_path / "out"), str(tmp_path / "root")
-    assert main(["render", "--site", "twin", "--platform", "2024-08", "--out", out]) == 0
-    assert main(["deploy", out, root, "--apply"]) == 0
-    host = node("2024-08", tmp_path / "host")
-    for name in ("libjson-c.so.3", "libjson-c.so.3.1.0"):
-        (host / "usr/lib64" / name).unlink()
-    shutil.copy(host_tree("2026-01") / "usr/lib64/libjson-c.so.5", host / "usr/lib64/libjson-c.so.5")
-    capsys.readouterr()
-    assert main(["check", "twin", "--host", "--root", root, "--host-root", str(host)]) == 1
-    (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith("libjson-c.so.3: ")
-    assert "/opt/cray/libfabric/1.15.2.0/lib64/libfabric.so.1" in line
-    assert "libjson-c.so.5" in line
-    assert line.endswith("[host-library]")
-
-
 def test_what_a_stored_plan_binds_is_looked_at_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A plan of the real image, made for one platform: silent on its own host, and on the other each file is named."""
     out, root, plan = (str(tmp_path / name) for name in ("out", "root", "torch.yaml"))

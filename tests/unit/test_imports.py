@@ -41,7 +41,6 @@ EDGES = {
     "cli",
     "release/deploy.py",
     "release/files.py",
-    "release/check_host.py",
     "validate/run/options.py",
     "release/root.py",
     "release/tree.py",

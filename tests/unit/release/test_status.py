@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from lumisite.cli import main
-from tests.unit.release.test_node_check import Output, host
-from tests.unit.release.test_node_check import node as node  # the fixture
+from tests.support.twin_hosts import host
+
+Output = pytest.CaptureFixture[str]
 
 
 def status(capsys: Output, *options: str) -> tuple[int, dict[str, Any]]:

@@ -1,21 +1,25 @@
-"""`check --host` names what a node has less of than its kind: GPUs, adapters, speed and MTU of its interfaces."""
+"""`check --host` names what a node has less of than its kind: CPUs, GPUs, adapters, memory, speed of its interfaces."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import cast
 
 import pytest
 
 from lumisite.findings.finding import Severity
 from lumisite.machine.host import DiskTree
-from lumisite.release.check_host import CHECKS
-from lumisite.release.check_host_node import HostFault, Node
+from lumisite.release.host.gpus import gpu_devices, kind_of_node
+from lumisite.release.host.network import adapter_devices, interfaces, missing_network
+from lumisite.release.host.node import HostFinding, Node
+from lumisite.release.host.system import clock, kernel, memory
 from lumisite.site.load import EMBEDDED
 from lumisite.site.model import Site
 from tests.support.breaks import LUMI
 from tests.support.breaks.row import Plant
 from tests.support.dict_trees import DictTree
+from tests.support.kernels import CPU, DRIVER, be_node, kernel_files
 from tests.support.nodes import AFTER, lumi_node
 from tests.support.sites import load_text
 
@@ -43,18 +47,18 @@ def described(keys: str) -> Site:
     return load_text(text.replace("  carrier: cxi\n", f"  carrier: cxi\n{keys}", 1)).site
 
 
+CHECKS = (kind_of_node, gpu_devices, missing_network, adapter_devices, interfaces, memory, kernel, clock)
+
+
+def hardware(node: Node) -> list[HostFinding]:
+    return [finding for check in CHECKS for finding in check(node)]
+
+
 def found(plant: Plant, site: Site = LUMI) -> list[tuple[str, str, str]]:
     host = cast("DiskTree", DictTree(lumi_node(AFTER, {**SPOOL, **plant})))  # of which only what both have is asked
-    findings = [fault.finding for fault in hardware_faults(Node(site, host))]
+    findings = hardware(Node(site, host))
     assert all(finding.severity is Severity.NODE for finding in findings)
     return [(finding.code, finding.subject, finding.message) for finding in findings]
-
-
-HARDWARE = CHECKS[2:10]
-
-
-def hardware_faults(node: Node) -> list[HostFault]:
-    return [fault for check in HARDWARE for fault in check(node)]
 
 
 FULL = {"speed": (200000,) * 4, "mtu": (9000,) * 4}
@@ -174,16 +178,10 @@ def test_a_healthy_node_is_silent(name: str) -> None:
     assert found(HEALTHY[name]) == []
 
 
-def test_an_interface_that_is_down_is_not_slow_too() -> None:
-    plant = {interface(0, "operstate"): b"down\n", interface(0, "speed"): b"10\n"}
-    assert found(plant) == [("host-interface", "hsn0", "down, expected up")]
-
-
 def test_what_the_site_describes_is_expected_of_all_interfaces() -> None:
     plant = {**set_on("mtu", 1500, 1500, 1500, 1500), **set_on("speed", *FULL["speed"])}
     site = described("  speed_mbit: 200000\n  mtu: 9000\n")
-    faults = found(plant, site)
-    assert [(code, subject) for code, subject, _ in faults] == [
+    assert [(code, subject) for code, subject, _ in found(plant, site)] == [
         ("host-interface", f"hsn{number}") for number in range(4)
     ]
     assert found({**plant, **set_on("mtu", *FULL["mtu"])}, site) == []
@@ -196,15 +194,11 @@ def test_adapters_are_known_by_their_names() -> None:
 
 
 def test_the_kernel_is_the_platforms() -> None:
-    text = (
-        (EMBEDDED / "lumi.yaml")
-        .read_text()
-        .replace("    slurm: 24.05.8\n", "    slurm: 24.05.8\n    kernel: 6.4.0-x\n")
-    )
-    host = cast("DiskTree", DictTree(lumi_node(AFTER, SPOOL)))
-    (fault,) = hardware_faults(Node(load_text(text).site, host))
-    assert (fault.finding.code, fault.finding.severity) == ("host-kernel", Severity.FAULT)
-    assert fault.finding.message == f"{AFTER.kernel}, expected 6.4.0-x (platform 2026-01)"
+    described_kernel = ("    slurm: 24.05.8\n", "    slurm: 24.05.8\n    kernel: 6.4.0-x\n")
+    site = load_text((EMBEDDED / "lumi.yaml").read_text().replace(*described_kernel)).site
+    (finding,) = hardware(Node(site, cast("DiskTree", DictTree(lumi_node(AFTER, SPOOL)))))
+    assert (finding.code, finding.severity) == ("host-kernel", Severity.FAULT)
+    assert finding.message == f"{AFTER.kernel}, expected 6.4.0-x (platform 2026-01)"
 
 
 def test_a_login_node_has_fewer_of_all() -> None:
@@ -214,3 +208,59 @@ def test_a_login_node_has_fewer_of_all() -> None:
     assert found(gone) == []
     alone = "NodeName=nid005001 Gres=gpu:8\nPartitionName=a Nodes=nid[005002-005009]\n"
     assert found({**gone, "/etc/slurm/slurm.conf": alone.encode()}) == []
+
+
+# ---------------------------------------------------------------- nodes of no kind
+
+G, C = (kernel_files(LUMI, kind) for kind in ("lumi-g", "lumi-c"))
+
+
+def of_kernel(folder: Path, files: Mapping[str, str]) -> list[tuple[str, str, Severity]]:
+    """What is said of a compute node by the kernel's files alone."""
+    be_node(folder, {"/var/spool/slurmd/.keep": "", **files})
+    findings = hardware(Node(LUMI, DiskTree(str(folder))))
+    return [(finding.message, finding.code, finding.severity) for finding in findings]
+
+
+def without_beginning(files: Mapping[str, str], beginning: str) -> dict[str, str]:
+    return {path: text for path, text in files.items() if not path.startswith(beginning)}
+
+
+@pytest.mark.parametrize("files", [G, C, {}, {**G, f"{CPU}/online": "1-7,9-127\n"}])
+def test_a_node_of_a_kind_and_a_copy_without_the_kernels_files_are_silent(
+    tmp_path: Path, files: Mapping[str, str]
+) -> None:
+    assert of_kernel(tmp_path, files) == []
+
+
+def test_a_node_of_another_kind_says_what_each_kind_has_otherwise(tmp_path: Path) -> None:
+    third = {path: "0-255\n" if path.startswith(CPU) else text for path, text in G.items()}
+    ((message, code, severity),) = of_kernel(tmp_path, third)
+    begin = "this node differs from every described kind: "
+    assert message.startswith(f"{begin}lumi-g (CPUs 0-255, expected 0-127), lumi-c (GPUs 8 amd at 0000:c1:00.0 ")
+    assert (code, severity) == ("node-of-no-kind", Severity.FAULT)
+
+
+def test_other_addresses_may_be_those_of_all_nodes(tmp_path: Path) -> None:
+    moved = {path.replace("0000:d1", "0000:d2"): text for path, text in G.items()}
+    for files in (moved, without_beginning(moved, f"{DRIVER}/amdgpu/0000:c1")):
+        ((_, code, severity),) = of_kernel(tmp_path, files)
+        assert (code, severity) == ("node-of-no-kind", Severity.FAULT)
+
+
+def test_in_a_job_the_kinds_of_its_partition_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node without any GPU or driver is as LUMI-C is described, which has no cores to compare."""
+    dead = without_beginning(G, f"{DRIVER}/amdgpu/")
+    assert of_kernel(tmp_path, dead) == []
+    monkeypatch.setenv("SLURM_JOB_PARTITION", "standard-g")
+    assert of_kernel(tmp_path, dead) == []  # of a copy, the job that this runs in tells nothing
+
+    class Live(DiskTree):
+        def on_disk(self, path: str) -> str:
+            return f"{tmp_path}{path}"
+
+    (finding,) = hardware(Node(LUMI, Live("/")))
+    assert finding.message.startswith("0 of 8 GPUs of kind lumi-g can be used; not on the PCI bus: ")
+    assert finding.severity is Severity.NODE
+    monkeypatch.setenv("SLURM_JOB_PARTITION", "elsewhere")
+    assert not hardware(Node(LUMI, Live("/")))

@@ -10,9 +10,9 @@ import pytest
 from lumisite.cli import main
 from lumisite.findings.finding import Severity
 from lumisite.machine.host import DiskTree
-from lumisite.release.check_host import limit_faults, prolog_faults
-from lumisite.release.check_host_node import Node
-from lumisite.release.check_host_runtime import container_faults, runtime_faults
+from lumisite.release.host.node import Node
+from lumisite.release.host.runtime import runtime
+from lumisite.release.host.system import locked_memory, task_prolog
 from lumisite.release.policy import PolicyLine
 from tests.support.breaks import LUMI
 from tests.support.dict_trees import Link, write_tree
@@ -52,9 +52,8 @@ def node(top: Path, changes: Mapping[str, str | None], policy: tuple[PolicyLine,
 
 def found(top: Path, changes: Mapping[str, str | None]) -> list[str]:
     at = node(top, changes)
-    checks = (runtime_faults, container_faults, prolog_faults, limit_faults)
-    faults = [fault for check in checks for fault in check(at)]
-    return [f"{one.finding.code} {one.finding.subject}: {one.finding.message}" for one in faults]
+    findings = [*runtime(at), *task_prolog(at), *locked_memory(at)]
+    return [f"{one.code} {one.subject}: {one.message}" for one in findings]
 
 
 #: What is planted, and the only line that names it; without a setuid starter where `~` begins the name.
@@ -102,6 +101,10 @@ FAULTS: Mapping[str, tuple[Mapping[str, str | None], str]] = {
     "few devices": (
         {CONF: "mount dev = minimal\n"},
         f"container-start {CONF}: `mount dev = minimal`: containers start without what modules bind, or not at all",
+    ),
+    "no program": (
+        {"/usr/bin/singularity": None},
+        "host-runtime /usr/bin/singularity: not an executable file; needed by singularity",
     ),
     "an empty program": (
         {"/usr/bin/singularity": ""},
@@ -162,11 +165,19 @@ def test_a_node_that_can_start_containers_is_silent(tmp_path: Path, name: str) -
     assert found(tmp_path, HEALTHY[name]) == []
 
 
+def test_the_wrapper_is_no_runtime(tmp_path: Path) -> None:
+    wrapper = "/appl/local/lumisite/current/spank/bin/singularity"
+    at = node(tmp_path, {"/usr/bin/singularity": None, wrapper: "#!/bin/sh\n"})
+    (tmp_path / "usr/bin/singularity").symlink_to(wrapper)
+    (finding,) = runtime(at)
+    assert finding.message == f"leads to {wrapper}, the wrapper of lumisite; needed by singularity"
+
+
 def test_a_task_prolog_that_all_nodes_lack_drains_none(tmp_path: Path) -> None:
     local = GOOD[SLURM_CONF].replace(PROLOG, "/opt/site/prolog")
     for number, (conf, severity) in enumerate(((GOOD[SLURM_CONF], Severity.FAULT), (local, Severity.NODE))):
-        (fault,) = prolog_faults(node(tmp_path / str(number), {PROLOG: None, SLURM_CONF: conf}, ()))
-        assert (fault.finding.code, fault.finding.severity) == ("slurm-prolog", severity)
+        (fault,) = task_prolog(node(tmp_path / str(number), {PROLOG: None, SLURM_CONF: conf}, ()))
+        assert (fault.code, fault.severity) == ("slurm-prolog", severity)
 
 
 def test_a_node_is_checked_before_anything_is_deployed(

@@ -1,17 +1,16 @@
 """A node that is checked: what is mounted there, which kinds it may be, and what users may reach.
 
-Whether others may read something is judged by its mode alone; what an access control list grants beyond that is not.
+Whether users may reach something is judged by its mode alone; what an access control list grants beyond that is not.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from lumisite.facts.slurm import SlurmConf, host_name, is_named, read_slurm_conf
 from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.host import (
-    PCI_DEVICES,
     PCI_DRIVERS,
     DiskTree,
     Mount,
@@ -22,7 +21,7 @@ from lumisite.machine.host import (
     partition_of_this_job,
 )
 from lumisite.machine.live import read_facts
-from lumisite.machine.tree import is_under, names_of, resolve, text_of
+from lumisite.machine.tree import is_under, resolve
 from lumisite.release.policy import PolicyLine
 from lumisite.site.kinds import Fingerprint, NodeFacts, fingerprint_of
 from lumisite.site.model import Site
@@ -33,20 +32,15 @@ READ, WRITE, ENTER = 0o4, 0o2, 0o1
 
 
 @dataclass(frozen=True)
-class HostFault:
-    """A finding on a node. `at` is the real path that is at fault, by which one cause is reported once.
+class HostFinding(Finding):
+    """A finding on a node: what is wrong there, and only with this node unless its severity is FAULT.
 
-    `needed_by` is what of the release or the site needs it.
+    `at` is the real path at fault: of several findings with one cause, the first is reported. `needed_by` is what of
+    the release or the site needs it.
     """
 
-    finding: Finding
     at: str = ""
     needed_by: str = ""
-
-
-def of_node(code: str, subject: str, message: str, advice: str) -> HostFault:
-    """Return a fault that this node alone may have."""
-    return HostFault(Finding(code, Severity.NODE, message, advice, subject))
 
 
 @dataclass(frozen=True)
@@ -66,6 +60,10 @@ class Node:
         """Whether it is the node that lumisite runs on."""
         return not self.host.name.strip("/")
 
+    def exists(self, path: str) -> bool:
+        """Return whether something is at a path, or where its links lead."""
+        return resolve(self.host, path).entry is not None
+
     @cached_property
     def mounts(self) -> tuple[Mount, ...]:
         """Its mounts, none where they are not known."""
@@ -77,14 +75,16 @@ class Node:
         return tuple(resolve(self.host, one.path).path for one in self.site.file_systems if one.kind == "shared")
 
     @cached_property
+    def slurm_conf(self) -> SlurmConf | None:
+        """Its slurm.conf, `None` where there is none."""
+        return read_slurm_conf(self.host)
+
+    # ---------------------------------------------------------------- which node it is
+
+    @cached_property
     def facts(self) -> NodeFacts:
         """What its kernel says of CPUs and GPUs."""
         return read_facts(self.host, drivers_of(self.site))
-
-    @cached_property
-    def gpus(self) -> tuple[PciGpu, ...]:
-        """Its GPUs that are on the bus or that a driver of the site's vendor has."""
-        return tuple(gpu for gpu in gpus_of_node(self.host) if not gpu.driver or gpu.driver in self.drivers)
 
     @property
     def drivers(self) -> tuple[str, ...]:
@@ -92,9 +92,14 @@ class Node:
         return tuple(drivers_of(self.site).get(self.site.gpu_vendor or "", ()))
 
     @cached_property
-    def slurm_conf(self) -> SlurmConf | None:
-        """Its slurm.conf, `None` where there is none."""
-        return read_slurm_conf(self.host)
+    def gpus(self) -> tuple[PciGpu, ...]:
+        """Its GPUs that are on the bus or that a driver of the site's vendor has."""
+        return tuple(gpu for gpu in gpus_of_node(self.host) if not gpu.driver or gpu.driver in self.drivers)
+
+    @property
+    def has_driver(self) -> bool:
+        """Whether a driver of the site's GPUs is loaded."""
+        return any(self.exists(f"{PCI_DRIVERS}/{name}") for name in self.drivers)
 
     @cached_property
     def gres(self) -> str | None:
@@ -107,14 +112,15 @@ class Node:
         """Whether it is a compute node: by a partition of slurm.conf, or by what the site says that they alone have."""
         nodes = [entry.get("nodes", "") for entry in self.slurm_conf.partitions] if self.slurm_conf else []
         in_partition = any(names.upper() == "ALL" or is_named(host_name(self.host), names) for names in nodes)
-        paths = [bind.path for bind in self.site.binds if bind.where == TASK]
-        is_known = in_partition and self.gres is not None
-        return is_known or any(resolve(self.host, path).entry is not None for path in paths)
+        if in_partition and self.gres is not None:
+            return True
+        return any(self.exists(bind.path) for bind in self.site.binds if bind.where == TASK)
 
-    @property
-    def has_pci(self) -> bool:
-        """Whether anything is known of GPUs: a copy may lack the kernel's files of the PCI bus."""
-        return self.is_live or any(names_of(self.host, folder) for folder in (PCI_DEVICES, PCI_DRIVERS))
+    @cached_property
+    def name(self) -> str:
+        """What Slurm or the kernel calls a compute node; empty for another one, which Slurm could not drain."""
+        slurm = names_of_this_node()[0] if self.is_live else ""
+        return slurm or (host_name(self.host) if self.is_compute else "")
 
     @cached_property
     def kinds(self) -> dict[str, Fingerprint]:
@@ -132,52 +138,34 @@ class Node:
         without = {name: kind for name, kind in every.items() if name not in with_gpus}
         if self.gres is not None:
             return (with_gpus if has_gpus(self.gres) else without) or every
-        is_driven = any(resolve(self.host, f"{PCI_DRIVERS}/{name}").entry is not None for name in self.drivers)
-        fitting = any(not list(kind.cpu_differences(self.facts)) for kind in with_gpus.values())
-        return with_gpus if fitting and (self.gpus or is_driven) else every
+        is_like_gpu_node = any(not list(kind.cpu_differences(self.facts)) for kind in with_gpus.values())
+        return with_gpus if is_like_gpu_node and (self.gpus or self.has_driver) else every
 
     @cached_property
     def fitting(self) -> dict[str, Fingerprint]:
         """The kinds that it may be and whose CPUs it has."""
         return {name: kind for name, kind in self.kinds.items() if not list(kind.cpu_differences(self.facts))}
 
-    @cached_property
-    def name(self) -> str | None:
-        """What Slurm or the kernel calls a compute node, or what a copy of one has in /etc/hostname."""
-        slurm, kernel = names_of_this_node() if self.is_live else ("", "")
-        if not self.is_compute and not slurm:
-            return None
-        if self.is_live:
-            return slurm or kernel
-        words = (text_of(self.host, "/etc/hostname") or "").split()
-        return words[0].partition(".")[0] if words and words[0].isprintable() else None
+    # ---------------------------------------------------------------- what is wrong at a path
 
     def severity(self, path: str) -> Severity:
         """Return how bad something is at a path: on a shared file system it is wrong on all nodes."""
         return Severity.FAULT if any(is_under(path, folder) for folder in self.shared) else Severity.NODE
 
-    def shut_out(self, path: str, real: str, need: int, needed_by: str) -> HostFault | None:
-        """Return the fault of a path that others may not read or pass: the first folder on the way, or itself."""
-        for at, rights in (*((folder, ENTER) for folder in _folders_above(real)), (real, need)):
+    def shut_out(self, path: str, real: str, rights: int, needed_by: str) -> HostFinding | None:
+        """Return what keeps users from a path: the first folder on the way that they may not enter, or its own mode."""
+        parts = real.split("/")
+        folders = ["/".join(parts[:end]) for end in range(2, len(parts))]
+        for at, needed in (*((folder, ENTER) for folder in folders), (real, rights)):
             mode = self.host.mode(at)
-            if mode is None or mode & rights == rights:
+            if mode is None or mode & needed == needed:
                 continue
-            letters = "".join(letter for letter, bit in (("r", READ), ("w", WRITE), ("x", ENTER)) if rights & bit)
+            letters = "".join(letter for letter, bit in (("r", READ), ("w", WRITE), ("x", ENTER)) if needed & bit)
             text = f"{at} has mode {mode:04o}, which shuts users out; needed by {needed_by}"
-            found = of_node("users-shut-out", path, text, f"chmod o+{letters} {at}").finding
             severity = Severity.NODE if at in self.shared else self.severity(at)
-            return HostFault(replace(found, severity=severity), at, needed_by)
+            advice = f"chmod o+{letters} {at}"
+            return HostFinding("users-shut-out", severity, text, advice, path, at=at, needed_by=needed_by)
         return None
-
-
-def _folders_above(path: str) -> list[str]:
-    """Return the folders on the way to a path, without the root.
-
-    >>> _folders_above("/a/b/c")
-    ['/a', '/a/b']
-    """
-    parts = path.split("/")
-    return ["/".join(parts[:end]) for end in range(2, len(parts))]
 
 
 def has_gpus(gres: str) -> bool:
