@@ -7,21 +7,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from lumisite.facts import runtime, slurm
-from lumisite.facts.capture_hardware import capture_hardware, interfaces_on_devices
-from lumisite.facts.capture_libraries import capture_libraries
-from lumisite.facts.facts import Facts, ImageFile, Named
+from lumisite.facts.facts import Facts, Named
+from lumisite.facts.hardware import capture_hardware, interfaces_on_devices
+from lumisite.facts.images import capture_images, image_folders
 from lumisite.facts.kinds import KINDS, Kind
-from lumisite.facts.reading import Texts, is_below
+from lumisite.facts.libraries import capture_libraries
+from lumisite.facts.reading import is_below
 from lumisite.facts.releases import installed_products, installed_stacks, product_folders
-from lumisite.facts.stated import RUNTIME, image_folders, stated_libraries, stated_paths
+from lumisite.facts.stated import RUNTIME, stated_libraries, stated_paths
 from lumisite.findings.finding import Finding, Severity
-from lumisite.images.sif import MAGIC, MAGIC_OFFSET
-from lumisite.machine.tree import Tree, broken_link_on, head_of, names_of, resolve, size_of
+from lumisite.machine.tree import Tree, broken_link_on, is_under, names_of, resolve
 from lumisite.paths import current
 from lumisite.site.model import Site
 
-#: What image files are called; anything else in a directory of images is no image.
-_IMAGE_NAMES = (".sif", ".simg", ".img", ".sqsh", ".sqfs", ".squashfs")
 #: Files and folders that cannot be read are named before they are only counted.
 _MOST_CLOSED = 20
 
@@ -50,15 +48,19 @@ def capture(tree: Tree, site: Site) -> Captured:
         products=products,
         dangling={**facts.dangling, **dict(_broken_links(tree, named))},
         paths=_paths(tree, site),
-        images=_images(tree, site),
+        images=capture_images(tree, site),
         release=posixpath.basename(release.path) if release.entry else None,
     )
     findings += _wrapper_findings(tree, site)
-    read = {kind.name: kind.read(tree, site) for kind in KINDS if kind.read is not None}
+    read = {kind: kind.read(tree, site) for kind in KINDS if kind.read is not None}
     unreadable, private = (_closed(tree, part) for part in ("unreadable", "private"))
     closed = {**unreadable, **private}
-    texts = {kind.name: _kept(read[kind.name]) for kind in KINDS if _is_known(kind, read, closed)}
-    facts = replace(facts, texts={**facts.texts, **texts}, unreadable=closed)
+    texts = dict(facts.texts)
+    for kind, found in read.items():
+        if found is not None and not _is_closed(kind, closed):
+            lists = {name: tuple(filter(None, words)) for name, words in found.items()}
+            texts[kind.name] = {name: words for name, words in lists.items() if words}
+    facts = replace(facts, texts=texts, unreadable=closed)
     return Captured(facts, (*findings, *_closed_findings(unreadable, private)))
 
 
@@ -71,48 +73,7 @@ def capture_undescribed(tree: Tree) -> Captured:
     return Captured(replace(facts, slurm=slurm.slurm_version(tree, ()), stacks=installed_stacks(tree)), tuple(findings))
 
 
-def _closed(tree: Tree, part: str) -> dict[str, str]:
-    """Return what was refused on the way, but for the kernel's own files, with the command that opens it."""
-    refused: Mapping[str, str] = getattr(tree, part, {})
-    return {path: command for path, command in refused.items() if not path.startswith(("/proc/", "/sys/"))}
-
-
-def _is_known(kind: Kind, read: Mapping[str, Texts | None], unreadable: Mapping[str, str]) -> bool:
-    """Return whether a kind of texts was read, and nothing where it is read was closed to this user."""
-    closed = any(is_below(path, kind.where) or any(is_below(top, (path,)) for top in kind.where) for path in unreadable)
-    return read.get(kind.name) is not None and not closed
-
-
-def _kept(texts: Texts | None) -> dict[str, tuple[str, ...]]:
-    """Return the texts that there are and that a report can show."""
-    words = {name: tuple(word for word in found if word) for name, found in (texts or {}).items()}
-    return {name: found for name, found in words.items() if found and all(map(str.isprintable, (name, *found)))}
-
-
-def _wrapper_findings(tree: Tree, site: Site) -> Iterator[Finding]:
-    """Yield that what stands for the runtime is lumisite's own wrapper."""
-    path = site.runtime.executable
-    if path is not None and runtime.is_wrapper(tree, site, resolve(tree, path).path):
-        advice = f"correct `runtimes.{site.command}.executable`, or unload the module and capture again"
-        yield Finding(
-            "facts-incomplete", Severity.DOUBT, "is lumisite's wrapper and no container runtime", advice, path
-        )
-
-
-def _closed_findings(unreadable: Mapping[str, str], private: Mapping[str, str]) -> list[Finding]:
-    """Return a finding for each path that somebody may not read, and for many one with the number of the others."""
-    found = [
-        Finding("facts-incomplete", Severity.DOUBT, f"cannot be read by {users}", command, path)
-        for closed, users in ((unreadable, "you"), (private, "other users"))
-        for path, command in sorted(closed.items())
-    ]
-    more = len(found) - _MOST_CLOSED
-    message, advice = f"{more} more cannot be read", "the facts file lists all of them"
-    rest = Finding("facts-incomplete", Severity.DOUBT, message, advice)
-    return found[:_MOST_CLOSED] + ([rest] if more > 0 else [])
-
-
-# Paths and images
+# Paths
 
 
 def _broken_links(tree: Tree, paths: list[str]) -> Iterator[tuple[str, str]]:
@@ -138,31 +99,37 @@ def _named(tree: Tree, path: str) -> Named:
     return Named(kind, found.path if found.path != path else None)
 
 
-def _images(tree: Tree, site: Site) -> dict[str, dict[str, ImageFile]]:
-    """Return the images of each folder and of the folders in it: where each name leads, and which image it is."""
-    found: dict[str, dict[str, ImageFile]] = {}
-    for folder in image_folders(site):
-        for name in _image_names(tree, folder):
-            image = resolve(tree, f"{folder}/{name}")
-            if image.entry is None:
-                found.setdefault(folder, {})[name] = ImageFile(target=image.path)
-            elif image.entry.kind == "file":
-                target = image.path if image.path != f"{resolve(tree, folder).path}/{name}" else None
-                entry = ImageFile(target, size_of(tree, image.path), _identity(tree, image.path))
-                found.setdefault(folder, {})[name] = entry
-    return found
+def _wrapper_findings(tree: Tree, site: Site) -> Iterator[Finding]:
+    """Yield that what stands for the runtime is lumisite's own wrapper."""
+    path = site.runtime.executable
+    if path is not None and runtime.is_wrapper(tree, site, resolve(tree, path).path):
+        message = "is lumisite's wrapper and no container runtime"
+        advice = f"correct `runtimes.{site.command}.executable`, or unload the module and capture again"
+        yield Finding("facts-incomplete", Severity.DOUBT, message, advice, path)
 
 
-def _image_names(tree: Tree, folder: str) -> Iterator[str]:
-    for name in names_of(tree, folder):
-        inner = () if name.endswith(_IMAGE_NAMES) else names_of(tree, f"{folder}/{name}")
-        names = (name, *(f"{name}/{below}" for below in inner))
-        yield from (found for found in names if found.endswith(_IMAGE_NAMES) and found.isprintable())
+# What may not be read
 
 
-def _identity(tree: Tree, path: str) -> str | None:
-    """Return the UUID that every SIF gets when it is made (`pkg/sif/sif.go` of sylabs/sif: 16 bytes after the arch)."""
-    head = head_of(tree, path, 64) or b""
-    if len(head) < 64 or head[MAGIC_OFFSET : MAGIC_OFFSET + len(MAGIC)] != MAGIC:
-        return None
-    return head[48:64].hex()
+def _closed(tree: Tree, part: str) -> dict[str, str]:
+    """Return what was refused on the way, but for the kernel's own files, with the command that opens it."""
+    refused: Mapping[str, str] = getattr(tree, part, {})
+    return {path: command for path, command in refused.items() if not path.startswith(("/proc/", "/sys/"))}
+
+
+def _is_closed(kind: Kind, closed: Mapping[str, str]) -> bool:
+    """Return whether something where a kind is read was closed to this user."""
+    return any(is_below(path, kind.where) or any(is_under(top, path) for top in kind.where) for path in closed)
+
+
+def _closed_findings(unreadable: Mapping[str, str], private: Mapping[str, str]) -> list[Finding]:
+    """Return a finding for each path that somebody may not read, and for many one with the number of the others."""
+    found = [
+        Finding("facts-incomplete", Severity.DOUBT, f"cannot be read by {users}", command, path)
+        for closed, users in ((unreadable, "you"), (private, "other users"))
+        for path, command in sorted(closed.items())
+    ]
+    more = len(found) - _MOST_CLOSED
+    message, advice = f"{more} more cannot be read", "the facts file lists all of them"
+    rest = Finding("facts-incomplete", Severity.DOUBT, message, advice)
+    return found[:_MOST_CLOSED] + ([rest] if more > 0 else [])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -11,9 +11,8 @@ from lumisite.text import printable
 
 What = Literal["site", "setting", "module", "family", "plan", "mask", "image", "helper"]
 INFO, DOUBT, FAULT = Severity.INFO, Severity.DOUBT, Severity.FAULT
-#: What is compared: lists of words by subject. A single value is a list of one.
+#: What is compared are lists of words by subject. A single value is a list of one.
 Words: TypeAlias = tuple[str, ...]
-Texts: TypeAlias = Mapping[str, Words]
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class Change:
     of it, `kept` those of both; `before` and `after` are `None` where there was, or is, nothing of `gone` and `come`.
     `message` and `advice` are for people.
     `names` are paths, SONAMEs and devices that parts of a site may name; `inside` are the files of which all are gone
-    or new with a folder above them. `users` are sentences for users, where the message is not one.
+    or new with a folder above them. `users` are sentences for users, where the row has none.
     """
 
     kind: str
@@ -65,22 +64,6 @@ class Change:
         return (self.before is None or self.after is None) and not self.kept
 
 
-def difference(before: str | None, after: str | None) -> str:
-    """Return what is another one, new or gone, as text.
-
-    >>> [difference(*pair) for pair in (("1", "2"), (None, "2"), ("1", None))]
-    ['1 -> 2', 'new: 2', 'gone: 1']
-    """
-    if before is None:
-        return f"new: {after}"
-    return f"gone: {before}" if after is None else f"{before} -> {after}"
-
-
 def only_in(old: Sequence[str], new: Sequence[str]) -> tuple[Words, Words]:
     """Return which entries of two lists only one of them has, in their order."""
     return tuple(name for name in old if name not in new), tuple(name for name in new if name not in old)
-
-
-def joined(names: Iterable[str]) -> str | None:
-    """Return names as one text, `None` where there are none."""
-    return ", ".join(names) or None

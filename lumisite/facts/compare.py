@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from lumisite.facts.change import Change
 from lumisite.facts.facts import Facts
-from lumisite.facts.kinds import KINDS, release_folders
+from lumisite.facts.kinds import KINDS
 from lumisite.facts.reading import is_below
+from lumisite.facts.releases import release_folders
 from lumisite.vendors import all_fabrics
 
 Found = Mapping[str, Sequence[Change]]

@@ -54,11 +54,7 @@ class Library:
 
 @dataclass(frozen=True)
 class Interface:
-    """A network interface; `numa` is the kernel's number, `bus` the PCI address of its adapter.
-
-    `lower` are the interfaces that it lies on directly: the parts of a bond, what a VLAN is made on. `networks` are
-    those of IPv4 that the kernel's table of routes has it in, none where it has no address.
-    """
+    """A network interface; `numa` is the kernel's number, `bus` the PCI address of its adapter."""
 
     driver: str | None = None
     state: str | None = None
@@ -66,8 +62,6 @@ class Interface:
     numa: int | None = None
     bus: str | None = None
     mtu: int | None = None
-    lower: tuple[str, ...] | None = None
-    networks: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

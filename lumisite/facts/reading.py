@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from lumisite.machine.ldcache import config_lines, glob
-from lumisite.machine.tree import LONGEST_PATH, Tree, digest_of, first_line, resolve, small_text
+from lumisite.machine.tree import Tree, digest_of, first_line, is_under, resolve, small_text
 
 #: What a reader returns: lists of words by name, a single value as a list of one; what is not there has an empty one.
 Texts: TypeAlias = dict[str, list[str]]
 LARGEST_FILE_BYTES = 256 * 1024 * 1024
-
-
-def lines_of(tree: Tree, paths: Iterable[str]) -> Iterator[str]:
-    """Yield the lines of configuration files, with what they include, without comments and doubled blanks."""
-    yield from config_lines(tree, paths)
-
-
-def settings_in(lines: Iterable[str]) -> dict[str, str]:
-    """Return the settings of lines `key = value`; the last one counts."""
-    pairs = (line.partition("=") for line in lines)
-    return {key.strip(): value.strip() for key, equals, value in pairs if equals}
 
 
 def values_of(tree: Tree, patterns: Mapping[str, str]) -> Texts:
@@ -50,7 +40,7 @@ def owner_of(tree: Tree, path: str) -> int | None:
 
 def text_mark(tree: Tree, path: str) -> str:
     """Return the begin of the SHA-256 of a configuration file without its comments, empty where there is no line."""
-    return _mark("\n".join(lines_of(tree, [path])))
+    return _mark("\n".join(config_lines(tree, [path])))
 
 
 def script_mark(tree: Tree, path: str, comment: str = "#") -> str:
@@ -67,36 +57,24 @@ def script_mark(tree: Tree, path: str, comment: str = "#") -> str:
     return _mark("\n".join(filter(None, map(str.rstrip, code.splitlines()))))
 
 
-def _mark(text: str) -> str:
-    return f"sha256 {hashlib.sha256(text.encode()).hexdigest()[:12]}" if text else ""
-
-
 def file_mark(tree: Tree, path: str) -> str:
     """Return the begin of the SHA-256 of a file, empty where there is none."""
     digest = digest_of(tree, path, LARGEST_FILE_BYTES)
     return f"sha256 {digest[:12]}" if digest else ""
 
 
-def first_of_each_name(tree: Tree, patterns: Iterable[str]) -> list[str]:
-    """Return the files of folders in the order of their names: of one name the first folder's counts."""
-    files: dict[str, str] = {}
-    for path in (path for pattern in patterns for path in glob(tree, pattern)):
-        files.setdefault(path.rpartition("/")[2], path)
-    return [files[name] for name in sorted(files)]
+def _mark(text: str) -> str:
+    return f"sha256 {hashlib.sha256(text.encode()).hexdigest()[:12]}" if text else ""
 
 
 def folders_of(path: str) -> Iterator[str]:
-    """Yield a path and the folders above it."""
-    is_absolute = path.startswith("/")
-    path = path[:LONGEST_PATH]
+    """Yield an absolute path and the folders above it."""
     while path.strip("/"):
         yield path
-        path = path.rpartition("/")[0]
-    if is_absolute:
-        yield "/"
+        path = posixpath.dirname(path)
+    yield "/"
 
 
 def is_below(path: str, folders: Iterable[str]) -> bool:
     """Return whether a path is one of some folders, or in one."""
-    known = folders if isinstance(folders, set | Mapping) else {*folders}
-    return any(folder in known for folder in folders_of(path))
+    return any(is_under(path, folder) for folder in folders)

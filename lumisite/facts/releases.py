@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
-from lumisite.facts.facts import Releases
+from lumisite.facts.change import Words
+from lumisite.facts.facts import Facts, Releases
 from lumisite.facts.reading import Texts
 from lumisite.machine.library_names import in_order
 from lumisite.machine.tree import Tree, content_of, names_of, resolve, small_text
@@ -114,3 +115,43 @@ def read_links(tree: Tree, _: Site) -> Texts:
         found[folder] = [top.path if top.entry is not None else "nothing"] if top.links else []
         found[folder] += sorted(origins)
     return found
+
+
+# What is compared
+
+
+def stacks_of(facts: Facts) -> Mapping[str, Words]:
+    """Return the releases of the software that decides what images run, by its title."""
+    software = (software for _, software in all_software() if software.name in facts.stacks)
+    return {each.title: facts.stacks[each.name].versions for each in software}
+
+
+def products_of(facts: Facts) -> Mapping[str, Words]:
+    """Return the releases in each folder of a product, but for software that decides what images run."""
+    return {path: releases.versions for path, releases in _products(facts).items()}
+
+
+def defaults_of(facts: Facts) -> Mapping[str, Words]:
+    """Return the default release of software by its title, and of each other product by its folder."""
+    software = {each.title: facts.stacks[each.name] for _, each in all_software() if each.name in facts.stacks}
+    return {name: (found.default,) for name, found in {**software, **_products(facts)}.items() if found.default}
+
+
+def _products(facts: Facts) -> dict[str, Releases]:
+    """Return the releases in each folder of a product that is compared as such."""
+    compared = {software.folders[0].rstrip("/") for _, software in all_software()}
+    return {path: releases for path, releases in facts.products.items() if path not in compared}
+
+
+def release_folders(subject: str, releases: Words) -> Words:
+    """Return the folders of releases, of a product by its folder or of software by its title."""
+    if subject.startswith("/"):
+        return tuple(f"{subject}/{release}" for release in releases)
+    software = [software for _, software in all_software() if software.title == subject]
+    return tuple(top for release in releases for each in software for top in each.tops(release))
+
+
+def default_links(subject: str, gone: Words, come: Words) -> Words:
+    """Return the links to a default release, of a product by its folder or of software by its title."""
+    links = tuple(link for _, software in all_software() if software.title == subject for link in software.defaults)
+    return links or (f"{subject}/default", *release_folders(subject, (*gone, *come)))

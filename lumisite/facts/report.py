@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from lumisite.errors import ResolveError
 from lumisite.facts.change import FAULT, INFO, Change
 from lumisite.facts.compare import compare
 from lumisite.facts.facts import Facts
+from lumisite.facts.kinds import BY_NAME, message
 from lumisite.facts.touches import Context, make_context, touches
 from lumisite.findings.finding import Finding, Severity
 from lumisite.site.model import Site
@@ -47,39 +48,6 @@ def make_report(before: Facts, after: Facts, site: Site, plans: Iterable[LoadedP
 # The paragraph for users
 
 
-def _on_interface(change: Change) -> str:
-    if change.after is not None:
-        return f"{change.sentence}."
-    return f"The network interface {change.subject} is gone: do not name it in NCCL_SOCKET_IFNAME."
-
-
-def _on_folders(change: Change) -> str:
-    gone, come = ([f"{change.subject}/{release}" for release in side] for side in (change.gone, change.come))
-    if not gone:
-        return f"{change.sentence}."
-    now = f"it is {come[0]} now" if len(gone) == len(come) == 1 else "gone"
-    return f"Correct images and job scripts that name {' or '.join(gone)}: {now}."
-
-
-_MASKS = "correct CPU masks in scripts."
-#: What users read of kinds of change whose message is not for them; of all others only faults are told.
-_SENTENCES: Mapping[str, Callable[[Change], str]] = {
-    "product": _on_folders,
-    "default": lambda change: f"The default release of {change.subject} is {change.after or 'unset'} now.",
-    "driver": lambda change: f"GPU driver: {change.before or 'none'} -> {change.after or 'none'}.",
-    "stack": lambda change: f"{change.subject} on the host: {change.before or 'none'} -> {change.after or 'none'}.",
-    "links": lambda change: f"The links in {change.subject} lead to other releases.",
-    "gpu-bus": lambda change: (
-        f"The PCI bus ids of GPUs changed: correct them where scripts have them ({change.before} -> {change.after})."
-    ),
-    "gpu-place": lambda change: f"GPUs are nearer to other cores than before: {_MASKS}",
-    "cpus": lambda change: f"CPUs are grouped in another way: {_MASKS}",
-    "interface": _on_interface,
-}
-#: Of these, users read the message.
-_TOLD = ("image", "library", "module-default", "module-path", "mounts", "path", "release", "runtime")
-
-
 def _for_users(changes: tuple[Change, ...], context: Context) -> str:
     """Return one paragraph on every change that affects a part of the site, ready to be sent."""
     site = context.site
@@ -98,13 +66,13 @@ def _sentences(changes: Iterable[Change], context: Context) -> Iterator[str]:
     """Yield the sentences of each change, and one for all libraries that are other files."""
     replaced: dict[str, None] = {}
     for change in changes:
+        users = BY_NAME[change.kind].users
         if change.users:
             yield from (sentence + _concerned(change, context) for sentence in change.users)
         elif change.kind == "library" and change.touches:
             replaced[change.subject] = None
-        elif change.severity is FAULT or (change.touches and change.kind in (*_SENTENCES, *_TOLD)):
-            sentence = _SENTENCES.get(change.kind)
-            yield sentence(change) if sentence else f"{change.sentence}."
+        elif change.severity is FAULT or (change.touches and users):
+            yield (users or message)(change)
     if replaced:
         yield f"Libraries of the host that images take are other files now: {', '.join(replaced)}."
 

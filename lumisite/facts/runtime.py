@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from lumisite.facts.change import DOUBT, FAULT, Words
-from lumisite.facts.facts import Program
-from lumisite.facts.node_files import sysctls
+from lumisite.facts.facts import Facts, Program
+from lumisite.facts.kernel import sysctls
 from lumisite.facts.reading import LARGEST_FILE_BYTES, Texts, file_mark, mode_of, owner_of, text_mark, values_of
 from lumisite.facts.releases import package_version
 from lumisite.findings.finding import Severity
@@ -62,6 +62,13 @@ def read_program(tree: Tree, site: Site) -> Program:
     package = next((f"{name} {version}" for name, version in packages if version), None)
     digest = digest_of(tree, program.path, LARGEST_FILE_BYTES)
     return Program(program.path, size_of(tree, program.path), package, digest)
+
+
+def program_of(facts: Facts) -> Mapping[str, Words]:
+    """Return what of the program is compared: its file, package and digest."""
+    program = facts.runtime
+    marks = (program.package, program.sha256 and f"sha256 {program.sha256[:12]}")
+    return {"container runtime": (program.real, *filter(None, marks))} if program.real else {}
 
 
 def find_runtime(tree: Tree, site: Site) -> Home:

@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from lumisite.facts.reading import LARGEST_FILE_BYTES, Texts, file_mark, lines_of, script_mark
+from lumisite.facts.reading import LARGEST_FILE_BYTES, Texts, file_mark, script_mark
+from lumisite.machine.ldcache import config_lines
 from lumisite.machine.tree import Tree, content_of, first_line, resolve, small_text
 from lumisite.site.cpu_list import CpusetError, format_cpu_list, parse_number_list
 from lumisite.site.model import Site
@@ -81,7 +82,7 @@ def _folder(tree: Tree, *files: str) -> str | None:
 
 def _entries(tree: Tree, path: str) -> Iterator[dict[str, str]]:
     """Yield the pairs `Key=Value` of each line of one of Slurm's files; keys in lower case."""
-    for line in lines_of(tree, [path]):
+    for line in config_lines(tree, [path]):
         pairs = re.findall(r'(?<![\w.])([\w.]+)\s*[-*+/]?=\s*(?:"([^"]*)"|(\S+))', line)
         yield {key.lower(): quoted or plain for key, quoted, plain in pairs}
 
@@ -133,7 +134,7 @@ def read_slurm_files(tree: Tree, site: Site) -> Texts:
 
 def _plugins(tree: Tree, path: str) -> Iterator[str]:
     """Yield the plugins of plugstack.conf in their order, each with its digest."""
-    for line in lines_of(tree, [path]):
+    for line in config_lines(tree, [path]):
         kind, plugin, *rest = [*line.split(), ""]
         marks = (file_mark(tree, posixpath.join(top, plugin)) for top in PLUGIN_FOLDERS)
         mark = next(filter(None, marks), "")

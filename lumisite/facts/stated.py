@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
-import re
 from collections.abc import Iterator
 
 from lumisite.site.model import Site
@@ -42,11 +40,3 @@ def stated_devices(site: Site) -> Iterator[tuple[str, str | None]]:
         yield from ((f"node_kinds.{kind}.nics", nic.interface) for nic in node.nics)
         yield from ((f"node_kinds.{kind}.adapters", name) for name in node.adapters or ())
         yield from ((f"node_kinds.{kind}.gpus", gpu.adapter) for gpu in node.gpus)
-
-
-def image_folders(site: Site) -> tuple[str, ...]:
-    """Return the site's folders of images, and those of its families' patterns, up to the first sign of a pattern."""
-    folders = [str(folder.path) for folder in site.images.folders] if site.images is not None else []
-    patterns = [pattern for family in site.families.values() for pattern in family.paths]
-    fixed = [posixpath.dirname(re.split(r"[*?[]", pattern)[0]) for pattern in patterns if pattern.startswith("/")]
-    return tuple(dict.fromkeys(path for path in (*folders, *fixed) if path != "/"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from lumisite.facts.node_files import sysctls
+from lumisite.facts.kernel import sysctls
 from lumisite.facts.runtime import PROGRAM_FOLDERS, Home, find_runtime, is_wrapper, read_directives, starters
 from lumisite.findings.finding import Severity
 from lumisite.machine.host import mount_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from lumisite.facts.node_files import read_limits
+from lumisite.facts.limits_and_services import read_limits
 from lumisite.findings.finding import Severity
 from lumisite.machine.host import partition_of_this_job
 from lumisite.machine.tree import first_line, small_text

@@ -10,7 +10,7 @@ import pytest
 
 from lumisite.facts.capture import capture
 from lumisite.facts.compare import compare
-from lumisite.facts.facts import Facts, Releases, format_facts, parse_facts
+from lumisite.facts.facts import Facts, Releases
 from lumisite.facts.kinds import KINDS
 from lumisite.facts.report import ChangeReport, make_report, report_json
 from lumisite.facts.touches import platform_of
@@ -18,7 +18,7 @@ from lumisite.site.load import parse_plan
 from lumisite.site.plans import LoadedPlan
 from tests.support.breaks import BREAKS, LUMI, facts_of, report_of
 from tests.support.breaks.libraries import FABRIC
-from tests.support.dict_trees import DictTree, Link
+from tests.support.dict_trees import DictTree
 from tests.support.nodes import AFTER, BEFORE, LATEST, lumi_node, sif_head
 
 PLAN = f"""\
@@ -159,25 +159,6 @@ def test_releases_of_a_product_without_default_are_compared() -> None:
     one, two = (Facts(site="l", products={"/opt/x": Releases(("1.0",), default)}) for default in ("1.0", None))
     (change,) = compare(one, two)
     assert (change.kind, change.subject, change.before, change.after) == ("default", "/opt/x", "1.0", None)
-
-
-def test_what_an_interface_lies_on_is_compared_too() -> None:
-    """A bond over a device, a VLAN on it, and the networks that they are in."""
-    net, device = "/sys/class/net", "/sys/devices/pci0000:00/0000:21:00.0"
-    stack = {f"{net}/ens1/device": Link(device), f"{net}/bond0/lower_ens1": Link(f"{net}/ens1")}
-    stack |= {f"{net}/bond0.7/lower_bond0": Link(f"{net}/bond0"), f"{net}/docker0/lower_veth1": Link("/gone")}
-    table = "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\n{} 0002010A 00000000 1 0 0 0 00FFFFFF\n"
-    files = {**lumi_node(), **stack, f"{device}/numa_node": b"0\n"}
-    now = facts_of({**files, "/proc/net/route": table.format("bond0.7").encode()})
-    found = {name: (now.interfaces[name].lower, now.interfaces[name].networks) for name in ("ens1", "bond0", "bond0.7")}
-    assert found == {"ens1": (None, ()), "bond0": (("ens1",), ()), "bond0.7": (("bond0",), ("10.1.2.0/24",))}
-    assert "docker0" not in now.interfaces
-    assert parse_facts(format_facts(now).encode(), "facts") == now
-    moved = facts_of({**files, "/proc/net/route": table.format("bond0").encode()})
-    assert [(one.subject, one.gone, one.come) for one in compare(now, moved)] == [
-        ("bond0", (), ("networks 10.1.2.0/24",)),
-        ("bond0.7", ("networks 10.1.2.0/24",), ()),
-    ]
 
 
 def test_gpus_are_not_compared_where_a_capture_lacks_the_topology(node: Facts) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.facts import capture_libraries
+from lumisite.facts import libraries
 from lumisite.facts.capture import Captured, capture
 from lumisite.facts.facts import Facts, format_facts
 from lumisite.facts.report import ChangeReport, make_report
@@ -195,7 +195,7 @@ def test_a_part_that_one_capture_lacks_is_not_known(node: Facts) -> None:
 
 def test_a_large_library_is_known_by_its_size_alone(node: Facts, monkeypatch: pytest.MonkeyPatch) -> None:
     smallest = min(library.size_bytes for library in node.libraries.values())
-    monkeypatch.setattr(capture_libraries, "_LARGEST_DIGEST_BYTES", smallest)
+    monkeypatch.setattr(libraries, "_LARGEST_DIGEST_BYTES", smallest)
     captured = capture(DictTree(node_files()), LUMI)
     assert [one.size_bytes for one in captured.facts.libraries.values() if one.sha256] == [smallest]
     assert told(make_report(node, captured.facts, LUMI)) == []

@@ -1,13 +1,60 @@
-"""Compare images: which there are, and to which image their names lead."""
+"""Images in the folders of a site: which there are, and to which image their names lead."""
 
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator, Mapping
 
 from lumisite.facts.change import DOUBT, FAULT, INFO, Change
 from lumisite.facts.facts import Facts, ImageFile
+from lumisite.images.sif import MAGIC, MAGIC_OFFSET
+from lumisite.machine.tree import Tree, head_of, names_of, resolve, size_of
+from lumisite.site.model import Site
 from lumisite.text import listed
+
+#: What image files are called; anything else in a directory of images is no image.
+_NAMES = (".sif", ".simg", ".img", ".sqsh", ".sqfs", ".squashfs")
+
+
+def image_folders(site: Site) -> tuple[str, ...]:
+    """Return the site's folders of images, and those of its families' patterns, up to the first sign of a pattern."""
+    folders = [str(folder.path) for folder in site.images.folders] if site.images is not None else []
+    patterns = [pattern for family in site.families.values() for pattern in family.paths]
+    fixed = [posixpath.dirname(re.split(r"[*?[]", pattern)[0]) for pattern in patterns if pattern.startswith("/")]
+    return tuple(dict.fromkeys(path for path in (*folders, *fixed) if path != "/"))
+
+
+def capture_images(tree: Tree, site: Site) -> dict[str, dict[str, ImageFile]]:
+    """Return the images of each folder and of the folders in it: where each name leads, and which image it is."""
+    found: dict[str, dict[str, ImageFile]] = {}
+    for folder in image_folders(site):
+        images = found.setdefault(folder, {})
+        for name in _image_names(tree, folder):
+            image = resolve(tree, f"{folder}/{name}")
+            if image.entry is None:
+                images[name] = ImageFile(target=image.path)
+            elif image.entry.kind == "file":
+                target = image.path if image.path != f"{resolve(tree, folder).path}/{name}" else None
+                images[name] = ImageFile(target, size_of(tree, image.path), _identity(tree, image.path))
+    return {folder: images for folder, images in found.items() if images}
+
+
+def _image_names(tree: Tree, folder: str) -> Iterator[str]:
+    for name in names_of(tree, folder):
+        inner = () if name.endswith(_NAMES) else names_of(tree, f"{folder}/{name}")
+        yield from (path for path in (name, *(f"{name}/{below}" for below in inner)) if path.endswith(_NAMES))
+
+
+def _identity(tree: Tree, path: str) -> str | None:
+    """Return the UUID that every SIF gets when it is made (`pkg/sif/sif.go` of sylabs/sif: 16 bytes after the arch)."""
+    head = head_of(tree, path, 64) or b""
+    if len(head) < 64 or head[MAGIC_OFFSET : MAGIC_OFFSET + len(MAGIC)] != MAGIC:
+        return None
+    return head[48:64].hex()
+
+
+# How two captures differ
 
 
 def compare_images(before: Facts, after: Facts) -> Iterator[Change]:
@@ -18,9 +65,9 @@ def compare_images(before: Facts, after: Facts) -> Iterator[Change]:
     old, new = (_images(before, after), _images(after, before))
     differing = [path for path in sorted(old.keys() | new.keys()) if _content(path, old) != _content(path, new)]
     moved = {path for path in differing if path in old and path in new}
-    told = {image.target for path in moved for image in (old[path], new[path])}
+    targets = {image.target for path in moved for image in (old[path], new[path])}
     groups: dict[tuple[str, str], list[str]] = {}
-    for path in (path for path in differing if path not in told or path in moved):
+    for path in (path for path in differing if path not in targets or path in moved):
         groups.setdefault((_happened(old.get(path), new.get(path)), posixpath.dirname(path)), []).append(path)
     for (how, _), paths in groups.items():
         yield _change(how, paths, old, new)
