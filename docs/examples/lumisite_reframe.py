@@ -39,7 +39,11 @@ class LumisiteValidate(rfm.RunOnlyRegressionTest):
         if not out:
             raise SanityError(err)
         self.verdict = json.loads(out)["verdict"]
-        causes = [f"{gate['gate']}: {one['cause']}" for gate in self.verdict["gates"] for one in gate["causes"]]
+        causes = [
+            ": ".join(filter(None, (gate["gate"], one["location"], one["cause"])))
+            for gate in self.verdict["gates"]
+            for one in gate["causes"]
+        ]
         causes += [f"{slow['node']} is slow: {slow['metric']}" for slow in self.verdict["slow_nodes"]]
         if causes:
             raise SanityError("; ".join(causes))

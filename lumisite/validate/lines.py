@@ -2,21 +2,20 @@
 
 A sample is `{"metric", "value", "better": "higher|lower", "run", "nodes", "time"}`, and may say its `unit`, the digest
 of the `image`, and `spec`, a short hash of what was measured. A gate is `{"gate", "verdict": "pass|fail|inconclusive",
-"cause", "advice", "run", "nodes", "time"}`, and may have its `rank`, in `asked` all nodes that it is about, of which
-`nodes` are those at fault, and the `code` of its finding with `values` for machines. `value` is a finite number above
-0; `run` names the job; `nodes` lists the nodes that it ran on; `time` is seconds since 1970 or an ISO 8601 date and
-time (without a zone: UTC). Other keys are allowed and not read, so that a tool may note more.
+"cause", "advice", "run", "nodes", "time"}`, and may have the `location` of the cause (ranks and nodes), its `rank`, in
+`asked` all nodes that it is about, of which `nodes` are those at fault, and the `code` of its finding with `values` for
+machines. `value` is a finite number above 0; `run` names the job; `nodes` lists the nodes that it ran on; `time` is
+seconds since 1970 or an ISO 8601 date and time (without a zone: UTC). Other keys are allowed and not read, so that a
+tool may note more.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime, timezone
-from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from lumisite.errors import LumisiteError
@@ -31,12 +30,8 @@ GateOutcome: TypeAlias = Literal["pass", "fail", "inconclusive"]
 #: What a verdict on gates, on a metric (those alone are unconfirmed) or on the system may be.
 State: TypeAlias = Literal["pass", "warn", "fail", "unconfirmed", "inconclusive", "bad-nodes", "shown"]
 Nodes: TypeAlias = tuple[str, ...]
-
 #: What a gate's line notes for machines.
 Value: TypeAlias = "str | int | float | bool | tuple[Value, ...] | None"
-
-BETTER: tuple[Better, ...] = ("higher", "lower")
-GATE_STATES: tuple[GateOutcome, ...] = ("pass", "fail", "inconclusive")
 
 #: What a gate answers, by how bad its finding is.
 VERDICTS: Mapping[Severity, GateOutcome] = {
@@ -45,13 +40,10 @@ VERDICTS: Mapping[Severity, GateOutcome] = {
     Severity.NODE: "fail",
     Severity.FAULT: "fail",
 }
-
 #: No measured value is smaller or larger, in whatever unit.
 LEAST, LARGEST = 1e-100, 1e100
-
-#: What a key may hold that need not be there, and then is not written.
+#: What is not written where a key may be left out.
 _NOTHING: tuple[object, ...] = (None, "", [], (), {})
-
 _NODE = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
@@ -61,7 +53,7 @@ class LineError(LumisiteError):
 
 @dataclass(frozen=True)
 class Sample:
-    """One number that one job measured; `time` is in seconds since 1970, what is not said is empty."""
+    """One number that one job measured; `time` is in seconds since 1970, what is not known is empty."""
 
     metric: str
     value: float
@@ -79,8 +71,8 @@ class Gate:
     """One answer to one hard question in one job; a gate that passed needs no cause and no advice.
 
     `asked` are all nodes that it is about, empty where that is not known: `nodes` may be only those at fault.
-    `location` are the nodes and ranks that the cause begins with. `code` is that of a finding, whose `subject` and
-    `cause` are among the `values`, with the `ranks`.
+    `location` are the ranks and nodes of the cause. `code` is that of a finding, whose `subject` and `cause` are among
+    the `values`, with the `ranks`.
     """
 
     gate: str
@@ -97,9 +89,14 @@ class Gate:
     values: Mapping[str, Value] = field(default_factory=dict, hash=False)
 
     @property
+    def text(self) -> str:
+        """Where and what: `rank 3 on nid000001: hung`."""
+        return f"{self.location}: {self.cause}" if self.location else self.cause
+
+    @property
     def kind(self) -> tuple[str, str]:
         """What it is about, by which gates of one cause are alike on whatever nodes and with whatever numbers."""
-        return (self.code, str(self.values.get("subject", ""))) if self.code else ("", self.cause)
+        return (self.code, str(self.values.get("subject", ""))) if self.code else ("", self.text)
 
 
 def gate_of(
@@ -113,12 +110,12 @@ def gate_of(
     location: str = "",
     asked: Nodes = (),
 ) -> Gate:
-    """Return the gate line for a finding about some nodes; `location` names them and the ranks in its cause."""
+    """Return the gate line for a finding about some nodes, and about these ranks of them."""
     values = {"subject": finding.subject, "ranks": format_cpu_list(ranks), "cause": finding.cause}
     return Gate(
         gate,
         VERDICTS[finding.severity],
-        ": ".join(filter(None, (location, finding.subject, message(finding)))),
+        f"{finding.subject}: {message(finding)}" if finding.subject else message(finding),
         advice(finding),
         run,
         nodes,
@@ -127,11 +124,10 @@ def gate_of(
         asked=asked,
         location=location,
         code=finding.code,
-        values={name: value for name, value in values.items() if value not in (None, "", ())},
+        values={name: value for name, value in values.items() if value},
     )
 
 
-_KEYS = {kind: [entry.name for entry in fields(kind)] for kind in (Sample, Gate)}
 _NEEDED = {
     kind: [entry.name for entry in fields(kind) if entry.default is MISSING and entry.default_factory is MISSING]
     for kind in (Sample, Gate)
@@ -140,42 +136,47 @@ _NEEDED = {
 
 def line_json(line: Sample | Gate) -> str:
     """Return a line without its end; keys without a value are left out."""
-    known = {entry.name: getattr(line, entry.name) for entry in fields(line)}
     needed = _NEEDED[type(line)]
-    return json.dumps({name: value for name, value in known.items() if name in needed or value not in _NOTHING})
+    return json.dumps({key: value for key, value in vars(line).items() if key in needed or value not in _NOTHING})
 
 
 def parse_line(line: bytes) -> Sample | Gate:
     """Parse one line of either kind; raises `LineError`."""
-    raw = parse_value(line)
-    kind = Gate if isinstance(raw, dict) and "gate" in raw and "metric" not in raw else Sample
+    raw = parse_object(line)
+    kind = Gate if "gate" in raw and "metric" not in raw else Sample
     needed = _NEEDED[kind]
-    if not isinstance(raw, dict):
-        raise wrong_line("", f"{short(raw)} is not an object", f"write an object with {', '.join(needed)}")
     if missing := [key for key in needed if key not in raw]:
-        remedy = "add the keys, or remove the line if it is damaged"
         found = ", ".join(map(printable, raw)) or "none"
-        raise LineError(Finding("key-missing", Severity.FAULT, f"{', '.join(missing)} missing (found {found})", remedy))
-    known = [key for key in _KEYS[kind] if key in needed or raw.get(key) not in _NOTHING]
-    parsed = kind(**{key: _READERS[key](key, raw[key]) for key in known})
+        text, todo = (
+            f"{', '.join(missing)} missing (found {found})",
+            "add the keys, or remove the line if it is damaged",
+        )
+        raise LineError(Finding("key-missing", Severity.FAULT, text, todo))
+    given = [key for key in kind.__match_args__ if key in needed or raw.get(key) not in _NOTHING]
+    parsed = kind(**{key: _READERS[key](key, raw[key]) for key in given})
     if isinstance(parsed, Gate) and parsed.verdict != "pass" and not parsed.cause:
         raise wrong_line("cause", "empty, and the gate did not pass", "write why it did not pass")
     return parsed
 
 
-def parse_value(line: bytes) -> object:
-    """Parse a line of JSON; raises `LineError`."""
+def parse_object(line: bytes) -> dict[str, Any]:
+    """Parse an object of JSON; raises `LineError`."""
     try:
-        value: object = json.loads(line)
+        raw = json.loads(line)
     except (ValueError, RecursionError) as error:
-        remedy = "write one object on each line; remove a line that is damaged"
-        raise LineError(Finding("file-unreadable", Severity.FAULT, f"not JSON: {error}", remedy)) from None
-    return value
+        todo = "write one object on each line; remove a line that is damaged"
+        raise LineError(Finding("file-unreadable", Severity.FAULT, f"not JSON: {error}", todo)) from None
+    if not isinstance(raw, dict):
+        raise wrong_line("", f"{short(raw)} is not an object", "remove the line if it is damaged")
+    return raw
 
 
 def wrong_line(key: str, message: str, advice: str) -> LineError:
     """Return the error of a line with a value that cannot be meant."""
     return LineError(Finding("value-wrong", Severity.FAULT, message, advice, key))
+
+
+# ---- the value of each key
 
 
 def _name(key: str, raw: object) -> str:
@@ -191,51 +192,39 @@ def _run(key: str, raw: object) -> str:
 
 def _sentence(key: str, raw: object) -> str:
     """Parse any text, on one line."""
-    if raw is None:
-        return ""
-    if not isinstance(raw, str):
+    if not isinstance(raw, str | None):
         raise wrong_line(key, f"{short(raw)} is not text", "write text")
-    return " ".join("".join(letter if letter.isprintable() else " " for letter in raw).split())
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in raw or "").split())
 
 
-def _choice(words: Sequence[str], key: str, raw: object) -> str:
-    """Parse one of a few words."""
-    if isinstance(raw, str) and raw in words:
-        return raw
-    raise wrong_line(key, f"{short(raw)} is none of {', '.join(words)}", "write one of these words")
+def _one_of(*words: str) -> Callable[[str, object], str]:
+    def choice(key: str, raw: object) -> str:
+        if raw not in words:
+            raise wrong_line(key, f"{short(raw)} is none of {', '.join(words)}", "write one of these words")
+        return str(raw)
+
+    return choice
 
 
 def _rank(key: str, raw: object) -> int:
     if type(raw) is not int or raw < 0:
-        raise wrong_line(
-            key, f"{short(raw)} is not a whole number from 0 up", "write the number of the rank in its step"
-        )
+        todo = "write the number of the rank in its step"
+        raise wrong_line(key, f"{short(raw)} is not a whole number from 0 up", todo)
     return raw
 
 
 def _value(key: str, raw: object) -> float:
-    value = as_float(raw)
-    if value is None or not LEAST <= value <= LARGEST:
+    if type(raw) not in (int, float) or not LEAST <= raw <= LARGEST:  # type: ignore[operator]
         raise wrong_line(key, f"{short(raw)} is not a finite number above 0", "leave out a job that measured nothing")
-    return value
-
-
-def as_float(raw: object) -> float | None:
-    """Return a number of JSON, infinite where it is too large; None for anything else."""
-    if isinstance(raw, bool) or not isinstance(raw, int | float):
-        return None
-    try:
-        return float(raw)
-    except OverflowError:
-        return math.inf
+    return float(raw)  # type: ignore[arg-type]
 
 
 def _nodes(key: str, raw: object) -> Nodes:
     names = raw if isinstance(raw, list) and raw else [raw]
     for name in names:
         if not isinstance(name, str) or not isinstance(raw, list) or not _NODE.fullmatch(name):
-            remedy = 'write a list such as ["nid005001", "nid005002"]'
-            raise wrong_line(key, f"{short(name)} is not a list of node names", remedy)
+            todo = 'write a list such as ["nid005001", "nid005002"]'
+            raise wrong_line(key, f"{short(name)} is not a list of node names", todo)
     if (name := first_repeated(names)) is not None:
         raise wrong_line(key, f"{name} is given twice", "write each node once")
     return tuple(sorted(names))
@@ -247,11 +236,9 @@ def _values(key: str, raw: object) -> dict[str, Value]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in raw.items()}
 
 
-def parse_time(raw: object) -> float:
-    """Return a time in seconds since 1970; raises `LineError`."""
-    seconds = as_float(raw)
-    if seconds is not None and math.isfinite(seconds):
-        return seconds
+def _time(key: str, raw: object) -> float:
+    if type(raw) in (int, float) and abs(raw) <= LARGEST:  # type: ignore[arg-type]
+        return float(raw)  # type: ignore[arg-type]
     if isinstance(raw, str):
         try:
             # Python 3.10 knows neither Z nor fractions of other than 3 or 6 digits.
@@ -260,8 +247,8 @@ def parse_time(raw: object) -> float:
             return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()
         except (ValueError, OverflowError):
             pass
-    remedy = "write it as 2026-01-22T10:15:00+02:00"
-    raise wrong_line("time", f"{short(raw)} is neither seconds since 1970 nor ISO 8601", remedy)
+    todo = "write it as 2026-01-22T10:15:00+02:00"
+    raise wrong_line(key, f"{short(raw)} is neither seconds since 1970 nor ISO 8601", todo)
 
 
 #: How the value of each key is read.
@@ -269,11 +256,11 @@ _READERS: Mapping[str, Callable[[str, object], Any]] = {
     **dict.fromkeys(("metric", "gate", "unit", "image", "spec", "code"), _name),
     **dict.fromkeys(("cause", "advice", "location"), _sentence),
     **dict.fromkeys(("nodes", "asked"), _nodes),
-    "better": partial(_choice, BETTER),
+    "better": _one_of("higher", "lower"),
     "rank": _rank,
     "run": _run,
-    "time": lambda _, raw: parse_time(raw),
+    "time": _time,
     "value": _value,
     "values": _values,
-    "verdict": partial(_choice, GATE_STATES),
+    "verdict": _one_of("pass", "fail", "inconclusive"),
 }

@@ -125,8 +125,8 @@ def test_what_goes_wrong_in_the_second_group_is_named_and_the_run_goes_on(
     assert done.code == (5 if nodes == (1,) else 1), done.stdout + done.stderr
     found = gates.pop("communicators")
     assert (found.verdict, found.code) == ("fail", code)
-    assert found.cause.startswith(begin)
-    assert end in found.cause
+    assert found.text.startswith(begin)
+    assert end in found.text
     assert found.nodes == tuple(site.nodes[at] for at in nodes)
     # After a hang on all nodes nothing more is run that needs the network.
     collectives = "inconclusive" if plan == "hang all" else "pass"
@@ -155,8 +155,8 @@ def test_the_setting_that_hangs_is_named_with_the_value_met_in_the_container(
     found = gates["communicators"]
     if variable:
         assert found.code == "step-hung"
-        assert f"{BOTH}no progress for 12 s: hung while running group {group} of 8; " in found.cause
-        assert variable in found.cause
+        assert f"{BOTH}no progress for 12 s: hung while running group {group} of 8; " in found.text
+        assert variable in found.text
     else:
         assert found.verdict == "pass"
     assert processes(site) == dict.fromkeys(site.nodes, "")

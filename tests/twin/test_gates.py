@@ -45,7 +45,7 @@ def test_an_untouched_cluster_passes(site: Cluster, tasks: int) -> None:
     assert done.codes == []
     assert [gate.gate for gate in done.findings] == ["environment", *GATES]
     assert {gate.nodes for gate in done.findings} == {site.nodes}
-    passed = {gate.gate: gate.cause for gate in done.findings}
+    passed = {gate.gate: gate.text for gate in done.findings}
     assert passed["affinity"].endswith(f"{2 * tasks} records passed")
     assert "libfabric.so" in passed["binds"]
 
@@ -65,7 +65,7 @@ def test_a_bind_that_one_node_lacks_is_named(site: Cluster) -> None:
 def test_a_bind_whose_module_was_unloaded_is_named(site: Cluster) -> None:
     done = run_gate(site, environment_of(), Start(f"{FRAMEWORK}; module unload singularity-CPEbits"))
     found = next(gate for gate in done.findings if gate.code == "bind-not-in-container")
-    assert "/opt/cray: on the node but not in the container, though the module singularity-CPEbits" in found.cause
+    assert "/opt/cray: on the node but not in the container, though the module singularity-CPEbits" in found.text
     assert found.nodes == site.nodes
 
 
@@ -74,7 +74,7 @@ def test_a_bind_of_another_folder_is_named(site: Cluster) -> None:
     done = run_gate(site, environment_of(), Start(f"{FRAMEWORK} SINGULARITY_BIND=/tmp:/var/spool/slurmd"))
     found = [gate for gate in done.findings if gate.gate == "binds"]
     assert [gate.code for gate in found] == ["bind-not-in-container"] * 2
-    assert all("/var/spool/slurmd: another file in the container" in gate.cause for gate in found)
+    assert all("/var/spool/slurmd: another file in the container" in gate.text for gate in found)
     assert [gate.nodes for gate in found] == [(node,) for node in site.nodes]
 
 
@@ -83,7 +83,7 @@ def test_a_wrong_mask_is_named(site: Cluster) -> None:
     done = run_gate(site, CONTAINER, start)
     found = next(gate for gate in done.findings if gate.gate == "affinity")
     assert (found.code, found.rank, found.nodes) == ("mask-wrong", 1, ("nid000001",))
-    assert "mask 0x1 shares the CPUs 0 with local rank 0" in found.cause
+    assert "mask 0x1 shares the CPUs 0 with local rank 0" in found.text
     assert "SLURM_CPU_BIND=quiet,mask_cpu:" in found.advice
 
 
@@ -95,7 +95,7 @@ def test_databases_on_a_shared_file_system_are_named(site: Cluster) -> None:
     typed = f"{FRAMEWORK}; mkdir -p /scratch/db; export MIOPEN_USER_DB_PATH=/scratch/db"
     (found,) = caches(site, Start(typed))
     assert (found.code, found.values["ranks"], found.nodes) == ("directory-unfit", "0-1", site.nodes)
-    assert "MIOPEN_USER_DB_PATH: /scratch/db is on /scratch, which all nodes share" in found.cause
+    assert "MIOPEN_USER_DB_PATH: /scratch/db is on /scratch, which all nodes share" in found.text
 
 
 def test_databases_behind_a_link_or_open_to_others_are_named(site: Cluster) -> None:
@@ -103,8 +103,8 @@ def test_databases_behind_a_link_or_open_to_others_are_named(site: Cluster) -> N
     before = f"srun -N1 -w {site.nodes[0]} -p standard-g sh -c '{make}'"
     exports = "export MIOPEN_USER_DB_PATH=/tmp/link MIOPEN_CUSTOM_CACHE_DIR=/tmp/open"
     link, shut = caches(site, Start(f"{FRAMEWORK}; {before}; {exports}", nodes=1))
-    assert "/tmp/link (leads to /scratch/db) is on /scratch, which all nodes share" in link.cause
-    assert "/tmp/open has mode 755" in shut.cause
+    assert "/tmp/link (leads to /scratch/db) is on /scratch, which all nodes share" in link.text
+    assert "/tmp/open has mode 755" in shut.text
 
 
 def test_without_the_task_prolog_its_directories_are_missed(site: Cluster) -> None:
@@ -113,7 +113,7 @@ def test_without_the_task_prolog_its_directories_are_missed(site: Cluster) -> No
         ("directory-unfit", "MIOPEN_USER_DB_PATH"),
         ("directory-unfit", "MIOPEN_CUSTOM_CACHE_DIR"),
     ]
-    assert all("not set" in gate.cause for gate in found)
+    assert all("not set" in gate.text for gate in found)
 
 
 PLANT = "mkdir -p ~/.local/lib/python3.13/site-packages/numpy ~/.local/lib/python3.13/site-packages/mine"
@@ -127,16 +127,16 @@ def test_a_package_in_the_users_site_is_named(site: Cluster) -> None:
     finally:
         site.run("rm -r ~/.local").check()
     assert kept_out.codes == []
-    passed = {gate.gate: gate.cause for gate in kept_out.findings}
+    passed = {gate.gate: gate.text for gate in kept_out.findings}
     assert passed["usersite"].endswith("kept out of ~/.local: mine, numpy")
     (found,) = [gate for gate in hiding.findings if gate.gate == "usersite"]
     assert (found.code, found.values["ranks"], found.nodes) == ("packages-hidden", "0-1", site.nodes)
     assert found.values["subject"] == f"{HOME}/.local/lib/python3.13/site-packages"
-    assert found.cause.endswith("on Python's path, where it hides the image's own numpy")
+    assert found.text.endswith("on Python's path, where it hides the image's own numpy")
 
 
 def test_a_package_on_pythonpath_is_named(site: Cluster) -> None:
     start = Start("mkdir -p /scratch/mine/torch; export PYTHONPATH=/scratch/mine:/gone", nodes=1)
     (found,) = [gate for gate in run_gate(site, CONTAINER, start).findings if gate.gate == "usersite"]
     assert (found.code, found.values["subject"]) == ("packages-hidden", "/scratch/mine")
-    assert found.cause.endswith("on PYTHONPATH, where it hides the image's own torch")
+    assert found.text.endswith("on PYTHONPATH, where it hides the image's own torch")

@@ -88,7 +88,7 @@ def test_a_prolog_that_takes_too_long_is_said_in_slurms_words(site: Cluster, nod
     assert done.code == 4, done.stdout + done.stderr
     (gate,) = not_passed(site, f"prolog-{node}")
     assert (gate.code, gate.nodes) == ("job-node-lost", (node,)), done.stderr
-    assert f"{node} drained (Prolog error)" in gate.cause
+    assert f"{node} drained (Prolog error)" in gate.text
     assert f"`lumisite validate --resume /scratch/prolog-{node}`" in gate.advice
 
 

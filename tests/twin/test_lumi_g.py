@@ -367,4 +367,4 @@ def test_two_ranks_with_each_others_masks_fail_the_gate(
     found = [line for line in lines if isinstance(line, Gate) and line.gate == "affinity"]
     assert [(gate.code, gate.rank) for gate in found] == [("mask-wrong", 0), ("mask-wrong", 1)]
     for gate, cpus, expected in zip(found, ("57-63", "49-55"), ("49-55", "57-63"), strict=True):
-        assert re.search(rf"\(CPUs {cpus}\b.* expected \S+ \(CPUs {expected}\)", gate.cause)
+        assert re.search(rf"\(CPUs {cpus}\b.* expected \S+ \(CPUs {expected}\)", gate.text)

@@ -219,7 +219,7 @@ def test_a_refused_submission_is_told_in_slurms_words(site: Cluster) -> None:
     assert done.code == 3
     (gate,) = gates(site, "refused", "job")
     words = "Batch job submission failed: Requested node configuration is not available"
-    assert (gate.code, gate.cause) == ("sbatch-refused", f"sbatch refused: {words}")
+    assert (gate.code, gate.text) == ("sbatch-refused", f"sbatch refused: {words}")
 
 
 def test_interrupted_it_cancels_its_own_job_and_resume_measures_the_rest(site: Cluster) -> None:
@@ -258,7 +258,7 @@ def test_a_node_that_is_lost_is_named(site: Cluster) -> None:
     (gate,) = gates(site, "lost", "job")
     assert gate.verdict == "inconclusive"
     assert (gate.code, gate.nodes) == ("job-node-lost", ("nid000002",))
-    assert re.search(r"NODE_FAIL during ddp-2n; Slurm: nid000002 \w+ \(.*\)", gate.cause), gate.cause
+    assert re.search(r"NODE_FAIL during ddp-2n; Slurm: nid000002 \w+ \(.*\)", gate.text), gate.text
     assert "--avoid nid000002" in gate.advice
     assert "ddp/samples_per_s/comm/1n" in metrics(site, "lost")  # what was measured before is kept
 

@@ -303,6 +303,7 @@ def _rank_gate(finding: Finding, first: Record, expected: Expected, own: Sequenc
     """
     rank, host = rank_of(first), str(first.get("host"))
     location = describe_ranks([rank], [host])
-    gate = replace(expected.gate(replace(finding, subject=location)), rank=rank, location=location)
+    gate = expected.gate(finding)
+    gate = replace(gate, rank=rank, location=location, values={**gate.values, "subject": location})
     alone = {str(record.get("host")) for record in own} == {host} and {host} < {*expected.nodes}
     return replace(gate, nodes=(host,), asked=gate.nodes) if alone else gate

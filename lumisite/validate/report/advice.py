@@ -69,7 +69,7 @@ def advice(verdict: SystemVerdict, changed: Sequence[ChangeRow], next_command: s
     """
     for gate in verdict.gates:
         for cause in gate.causes:
-            yield f"{gate.gate}: {cause.cause} ({some(cause.nodes)}): {cause.advice}"
+            yield f"{gate.gate}: {cause.text} ({some(cause.nodes)}): {cause.advice}"
     yield from _on_numbers(verdict, changed)
     yield from _on_nodes(verdict)
     yield from _on_open(verdict)

@@ -38,7 +38,7 @@ def headline(verdict: SystemVerdict, changed: Sequence[ChangeRow] = (), *, with_
 
 def _broken(gates: Sequence[GateVerdict]) -> Iterator[str]:
     if gates:
-        cause = gates[0].causes[0].cause if gates[0].causes else ""
+        cause = gates[0].causes[0].text if gates[0].causes else ""
         names = some([gate.gate for gate in gates], NAMED, ", ")
         yield f"{names} failed" + (f" ({cause})" if len(gates) == 1 and 0 < len(cause) <= CAUSE_LENGTH else "")
 
@@ -74,7 +74,7 @@ def _nodes(verdict: SystemVerdict) -> Iterator[str]:
     if verdict.failed_nodes:
         gates = [gate for gate in verdict.gates if gate.nodes]
         causes = [cause for gate in gates for cause in gate.causes]
-        reason = causes[0].words if len(causes) == 1 else some([gate.gate for gate in gates], NAMED, ", ")
+        reason = causes[0].cause if len(causes) == 1 else some([gate.gate for gate in gates], NAMED, ", ")
         why = f" ({reason})" if len(reason) <= CAUSE_LENGTH else ""
         yield f"{some(verdict.failed_nodes, NAMED, ', ')} failed{why}"
     if slow := slow_nodes(verdict, NAMED):

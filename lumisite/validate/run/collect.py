@@ -105,7 +105,7 @@ class Collector:
         if cause := job.skips.get(group.folder):
             gate = skipped(expected, cause)
             self.run.keep([gate])
-            self.report(job.progress(f"{group.folder} {gate.verdict}: {gate.cause}"))
+            self.report(job.progress(f"{group.folder} {gate.verdict}: {gate.text}"))
 
     def _keep_judged(self, job: LiveJob, group: Group, ends: Sequence[End], expected: Expected) -> None:
         """Judge a group that was run, keep what came of it, and mark what cannot work because of that."""
@@ -123,8 +123,8 @@ class Collector:
         self.run.keep(lines)
         self._skip(job, group, gates)
         bad = next((gate for gate in gates if gate.verdict != "pass"), None)
-        fine = f": {gates[0].cause}" if gates and group.steps[0].probe == NODE else ""
-        came = f"{bad.verdict}: {bad.cause}" if bad else f"passed{fine}"
+        fine = f": {gates[0].text}" if gates and group.steps[0].probe == NODE else ""
+        came = f"{bad.verdict}: {bad.text}" if bad else f"passed{fine}"
         seconds = ends[-1].time - (self.run.step_began(job.plan.run, group.steps[0]) or ends[-1].time)
         self.report(job.progress(f"{group.folder} {came}, {seconds:.1f} s"))
 

@@ -24,9 +24,8 @@ from lumisite.findings.finding import Place
 from lumisite.images.digest import digest_of
 from lumisite.machine.host import open_file
 from lumisite.release.files import replace_entry
-from lumisite.site.json_file import short
 from lumisite.site.read import opened, read_file
-from lumisite.validate.lines import Gate, LineError, Sample, line_json, parse_line, parse_value, wrong_line
+from lumisite.validate.lines import Gate, LineError, Sample, line_json, parse_line, parse_object
 from lumisite.validate.probes.probe import Line, ProbeStep, Record, scripts
 from lumisite.validate.run.jobscript import DONE, FACTS, LEFT_OUT, RECORDS, SKIPPED
 from lumisite.validate.run.request import RunRequest, parse_request
@@ -315,14 +314,6 @@ def read_records(folder: Path) -> list[Record]:
     for path in sorted(folder.glob("*.jsonl")):
         found += {str(record.get("rank")): record for record in _parts(path, b"\n")}.values()
     return found + [report for path in sorted(folder.glob("*.at")) for report in _parts(path, b"\0")]
-
-
-def parse_object(line: bytes) -> dict[str, object]:
-    """Parse an object of JSON; raises `LineError`."""
-    raw = parse_value(line)
-    if not isinstance(raw, dict):
-        raise wrong_line("", f"{short(raw)} is not an object", "remove the line if it is damaged")
-    return raw
 
 
 def _parts(path: Path, end: bytes) -> Iterator[Record]:

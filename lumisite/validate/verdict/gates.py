@@ -25,17 +25,21 @@ SEE_STEP = "look at its step, in the folder jobs of the run"
 
 @dataclass(frozen=True)
 class Cause:
-    """One cause that jobs named, what to do about it, and the nodes and jobs that it was seen in.
+    """One cause that jobs named, what to do about it, and the nodes that it was seen on; `code` is its finding's.
 
-    `words` is the cause without the ranks and nodes that it begins with; `code` is that of the gate's finding.
+    `location` are the ranks and nodes of it, empty where answers differ in them.
     """
 
     cause: str
-    words: str
+    location: str
     advice: str
     nodes: tuple[str, ...]
-    runs: tuple[str, ...]
     code: str = ""
+
+    @property
+    def text(self) -> str:
+        """Where and what."""
+        return f"{self.location}: {self.cause}" if self.location else self.cause
 
 
 @dataclass(frozen=True)
@@ -169,14 +173,9 @@ def _causes(gates: Iterable[Gate]) -> Iterator[Cause]:
     """Yield each cause once, the most frequent first."""
     alike: dict[tuple[str, str, str], list[Gate]] = {}
     for gate in gates:
-        words = gate.cause.removeprefix(f"{gate.location}: ")
-        alike.setdefault((gate.code, words, gate.advice), []).append(gate)
-    for (code, words, advice), same in sorted(alike.items(), key=lambda item: (-len(item[1]), item[0])):
-        yield Cause(
-            same[0].cause if len({gate.cause for gate in same}) == 1 else words,
-            words,
-            advice or SEE_STEP,
-            tuple(sorted({node for gate in same for node in gate.nodes})),
-            tuple(sorted({gate.run for gate in same})),
-            code,
-        )
+        alike.setdefault((gate.code, gate.cause, gate.advice), []).append(gate)
+    for (code, cause, advice), same in sorted(alike.items(), key=lambda item: (-len(item[1]), item[0])):
+        locations = {gate.location for gate in same}
+        location = locations.pop() if len(locations) == 1 else ""
+        nodes = sorted({node for gate in same for node in gate.nodes})
+        yield Cause(cause, location, advice or SEE_STEP, tuple(nodes), code)

@@ -242,7 +242,7 @@ def _drain(gates: Sequence[GateVerdict], slow_nodes: Sequence[SlowNode]) -> tupl
     reasons: dict[str, dict[str, None]] = {}
     for gate in gates:
         for cause in gate.causes:
-            words = cause.words if gate.gate == NODE else f"{gate.gate}: {cause.words}"
+            words = cause.cause if gate.gate == NODE else f"{gate.gate}: {cause.cause}"
             for node in {*cause.nodes} & {*gate.nodes}:
                 reasons.setdefault(node, {})[words] = None
     for slow in slow_nodes:

@@ -98,7 +98,7 @@ def test_a_hang_of_all_ranks_names_them_their_place_and_their_variables() -> Non
     settings = {"FI_MR_CACHE_MONITOR": "memhooks", "NCCL_NET_GDR_LEVEL": "PHB"}
     gate = failure([gave_up(number, 2, "running", settings) for number in (0, 1)])
     assert (gate.code, gate.nodes, gate.rank) == ("step-hung", NODES, None)
-    assert gate.cause.startswith(
+    assert gate.text.startswith(
         "ranks 0-1 on nid000001, nid000002: no progress for 100 s: hung while running group 2 of 8; "
         "set: NCCL_NET_GDR_LEVEL=PHB, FI_MR_CACHE_MONITOR=memhooks; unset: NCCL_"
     )
@@ -106,13 +106,13 @@ def test_a_hang_of_all_ranks_names_them_their_place_and_their_variables() -> Non
 
 def test_over_gloo_its_own_variable_is_named_and_none_of_libfabric() -> None:
     gate = failure([gave_up(number, 2, "running", {"GLOO_SOCKET_IFNAME": "eth0"}) for number in (0, 1)], backend="gloo")
-    assert gate.cause.endswith("hung while running group 2 of 8; set: GLOO_SOCKET_IFNAME=eth0")
+    assert gate.text.endswith("hung while running group 2 of 8; set: GLOO_SOCKET_IFNAME=eth0")
 
 
 def test_the_end_of_the_steps_time_is_a_hang_too() -> None:
     gate = failure([at(0, 3, "running"), at(1, 3, "running")], code=124, seconds=240.0)
     assert (gate.code, gate.values["ranks"]) == ("step-hung", "0-1")
-    assert "no progress for 240 s" in gate.cause
+    assert "no progress for 240 s" in gate.text
 
 
 # ---- one rank that is not where the others wait for it
@@ -133,9 +133,9 @@ def test_the_end_of_the_steps_time_is_a_hang_too() -> None:
 def test_the_rank_that_did_not_get_there_is_named_and_no_other(other: Record, code: str, message: str) -> None:
     gate = failure([record for record in (gave_up(0, 3, "running"), other) if record])
     assert gate.code == code
-    assert message in gate.cause
-    assert "100 s" in gate.cause
-    assert "; 1 other rank waited" in gate.cause
+    assert message in gate.text
+    assert "100 s" in gate.text
+    assert "; 1 other rank waited" in gate.text
     assert (gate.nodes, gate.rank) == (NODES[1:], 1)
 
 
@@ -146,7 +146,7 @@ def test_a_rank_that_never_began_comes_before_one_that_fell_silent() -> None:
         seconds=240.0,
     )
     assert (gate.code, gate.rank) == ("record-missing", 1)
-    assert "no record is left after 240 s" in gate.cause
+    assert "no record is left after 240 s" in gate.text
 
 
 def test_what_the_others_met_when_one_gave_up_is_no_error_of_theirs() -> None:
@@ -158,13 +158,13 @@ def test_what_the_others_met_when_one_gave_up_is_no_error_of_theirs() -> None:
     }
     gate = failure([broken, gave_up(1, 2, "entering")])
     assert (gate.code, gate.rank) == ("step-hung", 1)
-    assert "hung while entering group 2" in gate.cause
+    assert "hung while entering group 2" in gate.text
 
 
 def test_a_rank_that_was_done_hangs_no_more() -> None:
     gate = failure([rank(0, groups=rows()), gave_up(1, 8, "leaving")])
     assert (gate.code, gate.rank) == ("step-hung", 1)
-    assert "hung while leaving group 8" in gate.cause
+    assert "hung while leaving group 8" in gate.text
 
 
 # ---- what is no hang
@@ -175,18 +175,18 @@ def test_an_error_before_anybody_lost_patience_is_the_cause() -> None:
     failed = {**rank(1), **place(3, "making", NONE), **error}
     gate = failure([gave_up(0, 3, "running"), failed])
     assert gate.code == "rank-failed"
-    assert gate.cause == "rank 1 on nid000002: failed while making group 3: RuntimeError: boom"
+    assert gate.text == "rank 1 on nid000002: failed while making group 3: RuntimeError: boom"
 
 
 def test_a_rank_that_crashed_is_named_and_not_the_one_that_was_killed_with_it() -> None:
     words = "srun: error: nid000002: task 1: Segmentation fault | srun: error: nid000001: task 0: Killed"
     gate = failure([at(0, 3, "running", time=9.0), at(1, 3, "running", time=9.0)], code=139, seconds=9.0, words=words)
     assert gate.code == "rank-failed"
-    assert gate.cause == "rank 1 on nid000002: ended without a record while at group 3: Segmentation fault"
+    assert gate.text == "rank 1 on nid000002: ended without a record while at group 3: Segmentation fault"
     assert (gate.nodes, gate.rank) == (NODES[1:], 1)
     words = "srun: error: nid000001: task 0: Killed | srun: error: nid000002: tasks 1-2: Exited with exit code 3"
     gate = failure([], code=137, seconds=9.0, words=words.replace("1-2", "1"))
-    assert gate.cause == "rank 1 on nid000002: ended without a record: Exited with exit code 3"
+    assert gate.text == "rank 1 on nid000002: ended without a record: Exited with exit code 3"
 
 
 def test_what_another_rank_met_when_one_crashed_is_not_the_cause() -> None:
@@ -194,7 +194,7 @@ def test_what_another_rank_met_when_one_crashed_is_not_the_cause() -> None:
     met = {**rank(0), "error": "RuntimeError: Connection reset by peer", "error_at": "at group 2", "error_time": 10.0}
     gate = failure([met, at(1, 2, "running", time=9.5)], code=134, seconds=9.0, words=words)
     assert (gate.code, gate.rank) == ("rank-failed", 1)
-    assert gate.cause.endswith("Aborted (core dumped)")
+    assert gate.text.endswith("Aborted (core dumped)")
     gate = failure([met, at(1, 2, "running", time=10.5)], code=134, seconds=9.0, words=words)
     assert (gate.code, gate.rank) == ("rank-failed", 0)
 
@@ -202,7 +202,7 @@ def test_what_another_rank_met_when_one_crashed_is_not_the_cause() -> None:
 def test_where_srun_names_nobody_its_words_are_the_cause() -> None:
     words = "srun: error: nid000002: task 1: Terminated"
     gate = failure([at(0, 3, "running"), at(1, 3, "running")], seconds=9.0, words=words)
-    assert (gate.code, gate.cause) == ("step-failed", f"srun ended with exit code 137: {words}")
+    assert (gate.code, gate.text) == ("step-failed", f"srun ended with exit code 137: {words}")
 
 
 def test_missing_records_of_a_step_that_ended_well_are_told() -> None:
@@ -215,7 +215,7 @@ def test_wrong_sums_are_told_with_their_group_and_ranks() -> None:
     wrong = [*rows()[:4], row(5, wrong=3), *rows()[5:]]
     gate = failure([rank(0, groups=rows()), rank(1, groups=wrong)], code=0)
     assert gate.code == "results-wrong"
-    assert gate.cause == "the first collective of group 5 gave wrong sums on rank 1 on nid000002"
+    assert gate.text == "the first collective of group 5 gave wrong sums on rank 1 on nid000002"
 
 
 def test_warnings_that_every_good_run_prints_are_no_fault() -> None:

@@ -31,14 +31,14 @@ def test_a_private_directory_of_another_owner_is_the_cause_and_named_once(owner:
         records = changed(records, "directories", name, "set", value=False)
     (gate,) = gates_of(changed(records, "private", value=[{**entry, "usable": True}, entry]))
     assert (gate.code, gate.nodes) == ("directory-unfit", TWO_NODES.nodes[:1])
-    assert f"{entry['path']}: {message}" in gate.cause
-    assert gate.cause.endswith("; so MIOPEN_USER_DB_PATH, MIOPEN_CUSTOM_CACHE_DIR are not set")
+    assert f"{entry['path']}: {message}" in gate.text
+    assert gate.text.endswith("; so MIOPEN_USER_DB_PATH, MIOPEN_CUSTOM_CACHE_DIR are not set")
     assert codes(judged(environment(TWIN), changed(RECORDS, "private", value=[entry]))) == [], "all that is set is fine"
 
 
 def test_an_untouched_twin_passes() -> None:
     lines = judged(environment(TWIN), RECORDS)
-    passed = {line.gate: line.cause for line in lines if isinstance(line, Gate)}
+    passed = {line.gate: line.text for line in lines if isinstance(line, Gate)}
     assert [*passed] == ["environment", *GATES]
     assert codes(lines) == []
     assert {line.nodes for line in lines if isinstance(line, Gate)} == {TWO_NODES.nodes}
@@ -84,7 +84,7 @@ def test_a_fault_of_one_node_is_found_by_its_check_and_no_other(
 ) -> None:
     (found,) = gates_of(changed(RECORDS, *keys, value=value, part=part))
     assert (found.gate, found.code, found.nodes) == (gate, code, ("nid000001",))
-    assert message in found.cause
+    assert message in found.text
     assert found.rank == (0 if gate in ("affinity", "miopen", "usersite") else None)
     assert found.asked == TWO_NODES.nodes
     assert found.advice
@@ -115,7 +115,7 @@ def test_a_rank_has_the_limits_that_its_step_has_on_the_node(limits: dict[str, l
     assert [(gate.gate, gate.code, gate.nodes) for gate in found] == (
         [("limits", "limit-lower", ("nid000002",))] if message else []
     )
-    assert all(gate.cause == f"rank 1 on nid000002: {message}" for gate in found)
+    assert all(gate.text == f"rank 1 on nid000002: {message}" for gate in found)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def on_lumi(image: str, *mapped: dict[str, str], plugins: dict[str, str] = OPENE
         records.append({**record, "part": "container", "in_container": True, **opened})
     found = [line for line in gates_of(records, target) if line.gate == "binds"]
     assert {line.code for line in found} <= {"library-not-opened"}
-    return [line.cause.partition(": ")[2] for line in found]
+    return [line.text.partition(": ")[2] for line in found]
 
 
 def test_an_image_with_its_own_network_passes_with_it() -> None:
@@ -226,9 +226,9 @@ def user_site(hidden: list[str], packages: list[str]) -> list[Any]:
 def test_what_a_user_site_hides_is_named() -> None:
     (found,) = gates_of(user_site(["torch"], ["torch", "x"]))
     folder = "/users/lumiuser/.local/lib/python3.13/site-packages"
-    assert found.cause.endswith(f"{folder}: on Python's path, where it hides the image's own torch")
+    assert found.text.endswith(f"{folder}: on Python's path, where it hides the image's own torch")
     (found,) = gates_of(user_site([], ["p1", "p2"]))
-    assert found.cause.endswith(f"{folder}: on Python's path, with p1, p2")
+    assert found.text.endswith(f"{folder}: on Python's path, with p1, p2")
 
 
 def test_a_variable_of_the_site_is_missed_before_it_does_harm() -> None:
@@ -236,6 +236,6 @@ def test_a_variable_of_the_site_is_missed_before_it_does_harm() -> None:
         {**record, "environment": {**record.get("environment", {}), "PYTHONNOUSERSITE": ""}} for record in RECORDS
     ]
     (found,) = gates_of(records)
-    assert found.cause.startswith("ranks 0-1 on nid000001, nid000002: PYTHONNOUSERSITE: not set")
+    assert found.text.startswith("ranks 0-1 on nid000001, nid000002: PYTHONNOUSERSITE: not set")
     setting = ('  - name: PYTHONNOUSERSITE\n    value: "1"\n', "  - name: PYTHONNOUSERSITE\n    leave: yes\n")
     assert gates_of(records, target_of(load_text(site_text(setting)).site)) == []

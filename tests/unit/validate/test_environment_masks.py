@@ -33,7 +33,7 @@ def test_the_masks_of_a_real_step_on_a_lumi_g_node_pass() -> None:
 def test_a_wrong_mask_is_named_with_both() -> None:
     (found,) = masks_found(changed(LUMI_G, "cpus", value="1-6", rank=4))
     assert (found.code, found.rank) == ("mask-wrong", 4)
-    assert "mask 0x7e (CPUs 1-6, NUMA domain 0), expected 0xfe (CPUs 1-7) for local rank 4" in found.cause
+    assert "mask 0x7e (CPUs 1-6, NUMA domain 0), expected 0xfe (CPUs 1-7) for local rank 4" in found.text
 
 
 def test_a_wrong_mask_that_is_another_ranks_is_named_once() -> None:
@@ -65,18 +65,18 @@ def test_a_bus_id_that_a_maintenance_has_changed_is_named() -> None:
     old = ["0000:cc:00.0" if bus == "0000:ce:00.0" else bus for bus in BUSES]
     (found,) = masks_found(with_gpus([old] * 8))
     assert (found.code, found.rank) == ("gpu-wrong", 3)
-    assert f"GPU on bus 0000:cc:00.0, which lumi-g does not have (expected {', '.join(BUSES)})" in found.cause
+    assert f"GPU on bus 0000:cc:00.0, which lumi-g does not have (expected {', '.join(BUSES)})" in found.text
 
 
 def test_gpus_in_another_order_are_named() -> None:
     found = masks_found(with_gpus([[BUSES[1], BUSES[0], *BUSES[2:]]] * 8))
-    assert [(line.rank, line.cause.rpartition(" ")[2]) for line in found] == [(0, "1"), (1, "0")]
+    assert [(line.rank, line.text.rpartition(" ")[2]) for line in found] == [(0, "1"), (1, "0")]
 
 
 def test_ranks_that_share_a_gpu_are_named() -> None:
     (found,) = masks_found(with_gpus([[BUSES[4 if rank == 5 else rank]] for rank in range(8)]))
     assert (found.code, found.rank) == ("gpu-wrong", 5)
-    assert found.cause.endswith("with rank 4")
+    assert found.text.endswith("with rank 4")
 
 
 def test_without_a_table_ranks_must_not_share_or_have_reserved_cpus() -> None:
@@ -84,7 +84,7 @@ def test_without_a_table_ranks_must_not_share_or_have_reserved_cpus() -> None:
     job = a_job(("nid005001",), 3)
     assert masks_found(records, job) == []
     found = masks_found(changed(records, "cpus", value="48-50", rank=1), job)
-    reserved, shared = (line.cause for line in found)
+    reserved, shared = (line.text for line in found)
     assert reserved.startswith("rank 1 on nid005001: mask 0x7000000000000 has the reserved CPUs 48")
     assert "mask 0x7000000000000 shares the CPUs 49-50 with local rank 0 (" in shared
 

@@ -122,7 +122,7 @@ def test_equal_findings_are_one_line() -> None:
     bad = Finding("bind-missing", Severity.NODE, "not on the node", "drain it")
     located = [Located(bad, node, rank) for rank, node in enumerate(job.nodes)]
     line = only(gates(located, job))
-    assert line.cause.startswith("ranks 0-7 on nid000001, nid000002, nid000003, nid000004 and 4 more: ")
+    assert line.text.startswith("ranks 0-7 on nid000001, nid000002, nid000003, nid000004 and 4 more: ")
     assert (line.values["ranks"], line.asked) == ("0-7", ())
     assert line.advice.startswith("all 8 nodes have it")
     assert gates([], job) == []
@@ -180,7 +180,7 @@ def told(*exit_codes: int, records: int = 0) -> list[Gate]:
 
 def test_a_step_that_ran_nowhere_is_told_in_the_runtimes_words() -> None:
     (gate,) = told(1, 1)
-    assert (gate.code, gate.cause) == ("step-failed", f"environment-2n-node: ran on no node: {WORDS}")
+    assert (gate.code, gate.text) == ("step-failed", f"environment-2n-node: ran on no node: {WORDS}")
 
 
 def test_a_task_that_left_no_record_is_told_in_the_last_words_of_its_step() -> None:

@@ -100,7 +100,7 @@ def test_a_rank_that_was_killed_is_the_cause_and_not_the_survivors_words(
     for judge in (ddp(target_of("twin")).judge, collectives(target_of("twin")).judge):
         gate = gate_of(list(judge([left], expected("p"))))
         assert (gate.verdict, gate.code) == ("fail", code)
-        assert cause in gate.cause
+        assert cause in gate.text
         assert gate.nodes == tuple(NODES[node] for node in nodes)
 
 

@@ -106,14 +106,14 @@ def at(number: int, phase: str, time: float) -> dict[str, object]:
 )
 def test_ranks_that_did_not_finish_are_named(records: list[Record], exit_code: int, code: str, cause: str) -> None:
     gate = gate_of(list(ddp(target_of("twin")).judge([ended(records, exit_code)], expected("ddp"))))
-    assert (gate.verdict, gate.code, gate.cause) == ("fail", code, cause)
+    assert (gate.verdict, gate.code, gate.text) == ("fail", code, cause)
 
 
 def test_a_rank_that_was_killed_before_its_time_is_no_hang() -> None:
     """srun gives 137 where one rank failed and it killed the others, or where memory was out."""
     left = replace(ended([at(0, "training", 5.0), at(1, "training", 5.0)], 137), seconds=7.0)
     gate = gate_of(list(ddp(target_of("twin")).judge([left], expected("ddp"))))
-    assert (gate.code, gate.cause) == ("step-failed", "srun ended with exit code 137: the last words")
+    assert (gate.code, gate.text) == ("step-failed", "srun ended with exit code 137: the last words")
 
 
 # ---- ddp
@@ -139,7 +139,7 @@ def test_training_gives_its_speed_by_the_slowest_rank() -> None:
 )
 def test_gradients_that_do_not_agree_fail_and_give_no_numbers(models: Mapping[str, object], cause: str) -> None:
     lines = list(ddp(target_of("twin")).judge([ended(changed(1, models={"comm": models}))], expected("ddp")))
-    assert (gate_of(lines).verdict, gate_of(lines).cause) == ("fail", cause)
+    assert (gate_of(lines).verdict, gate_of(lines).text) == ("fail", cause)
     assert [line for line in lines if not isinstance(line, Gate)] == []
 
 
@@ -160,7 +160,7 @@ def test_a_wrong_sum_fails_and_gives_no_numbers() -> None:
     records: list[Record] = [rank(0, collectives=collective()), rank(1, collectives=collective(wrong=3))]
     lines = collectives(target_of("twin")).judge([ended(records)], expected("collectives"))
     assert gate_of(lines).code == "results-wrong"
-    assert gate_of(lines).cause == "nid000002: all_reduce: 3 wrong values at 1MiB on rank 1 on nid000002"
+    assert gate_of(lines).text == "nid000002: all_reduce: 3 wrong values at 1MiB on rank 1 on nid000002"
     assert not values(lines)
 
 
@@ -172,7 +172,7 @@ def test_each_node_and_each_pair_gives_a_number() -> None:
     pair = {"pair": [0, 1], "bytes": 1 << 20, "all_reduce_s": [0.01] * 3, "there_and_back_s": [0.02] * 3}
     records: list[Record] = [rank(number, node=number, alone=alone, pairs=[pair]) for number in (0, 1)]
     lines = pairs(target_of("twin")).judge([ended(records)], expected("pairs"))
-    assert gate_of(lines).cause == "2 nodes measured alone and in pairs"
+    assert gate_of(lines).text == "2 nodes measured alone and in pairs"
     per_node = [line for line in lines if isinstance(line, Sample) and line.metric == "pairs/gemm/1n"]
     assert [line.nodes for line in per_node] == [NODES[:1], NODES[1:]]
     assert per_node[0].value == pytest.approx(2 * 100**3 / 1e-3 / 1e12)
@@ -261,7 +261,7 @@ def test_the_interfaces_counters_tell_and_the_control_must_fail(
 ) -> None:
     gate = gate_of(judge_transport(TWIN, "gloo", [plain, control], expected("transport")))
     assert (gate.verdict, gate.code) == (verdict, code)
-    assert cause in gate.cause
+    assert cause in gate.text
 
 
 def test_the_control_is_forced_onto_the_wrong_network() -> None:
@@ -301,7 +301,7 @@ def logged(text: str) -> list[Record]:
 def test_the_librarys_log_tells_and_the_control_must_fail(plain: str, control: str, verdict: str, code: str) -> None:
     steps = [ended(logged(plain)), ended(logged(control), NCCL_NET="Socket")]
     gate = gate_of(judge_transport(LUMI, "nccl", steps, expected("transport")))
-    assert (gate.verdict, gate.code) == (verdict, code), gate.cause
+    assert (gate.verdict, gate.code) == (verdict, code), gate.text
 
 
 def test_the_adapters_of_the_nodes_kind_are_counted() -> None:
@@ -311,7 +311,7 @@ def test_the_adapters_of_the_nodes_kind_are_counted() -> None:
     steps = [ended(logged(GOOD_LOG)), ended(logged(SOCKET_LOG), NCCL_NET="Socket")]
     gate = gate_of(judge(steps, expected("transport")))
     assert (gate.verdict, gate.code) == ("fail", "transport-nics")
-    assert "NICs found: 4, expected 2" in gate.cause
+    assert "NICs found: 4, expected 2" in gate.text
 
 
 @pytest.mark.parametrize("host", [NODES[1], "login"])

@@ -64,7 +64,7 @@ def test_a_fault_of_one_node_is_told_of_it_with_its_remedy_whatever_its_severity
             ("n3",),
             FOUR.nodes,
         )
-        assert bad.cause == "n3: /dev/fuse: missing; no image can be mounted"
+        assert bad.text == "n3: /dev/fuse: missing; no image can be mounted"
         assert bad.advice == "modprobe fuse; drain the node until then"
         assert bad.values == {"subject": "/dev/fuse", "cause": "container-start"}
         assert (fine.verdict, fine.nodes) == ("pass", ("n1", "n2", "n4"))
@@ -136,9 +136,9 @@ def test_a_node_where_the_check_does_not_run_is_fine_and_that_is_said_once() -> 
     late = check("n3") | {"faults": None, "code": 124}
     (fine,) = judged([check("n1"), lacking, late, check("n4")])
     assert (fine.verdict, fine.nodes) == ("pass", FOUR.nodes)
-    assert fine.cause.endswith("; `check --host` did not run on n2, n3: No module named lumisite")
+    assert fine.text.endswith("; `check --host` did not run on n2, n3: No module named lumisite")
     (fine,) = judged([check("n1"), check("n2"), late])
-    assert fine.cause.endswith("; `check --host` did not run on n3, n4: its time was over")
+    assert fine.text.endswith("; `check --host` did not run on n3, n4: its time was over")
 
 
 # ---- the script

@@ -137,7 +137,7 @@ def test_one_bad_node_is_named_and_no_other(
 ) -> None:
     gate = found(change, value, job)
     assert gate.code == code
-    assert text in gate.cause
+    assert text in gate.text
     assert "drain the node until then" in gate.advice
 
 
@@ -164,7 +164,7 @@ def test_interfaces_with_each_others_addresses_are_named() -> None:
     first["addresses"], second["addresses"] = second["addresses"], first["addresses"]
     *bad, fine = lines(records, FOUR)
     assert summary(bad) == [("node-interface", "hsn0", ("n3",)), ("node-interface", "hsn1", ("n3",))]
-    assert "address is in 10.1.0.0/16, on the other nodes 10.0.0.0/16" in bad[0].cause
+    assert "address is in 10.1.0.0/16, on the other nodes 10.0.0.0/16" in bad[0].text
     assert fine.nodes == ("n1", "n2", "n4")
 
 
@@ -175,7 +175,7 @@ def test_a_library_with_other_content_is_named_and_of_two_nodes_both_are_in_doub
     records[1]["checksums"] = [f"78 900 {LIBRARY}"]
     (bad, _) = lines(records, FOUR)
     assert (bad.code, bad.nodes) == ("node-file", ("n2",))
-    assert f"{LIBRARIES}: libfabric.so.1: another file than on the other nodes" in bad.cause
+    assert f"{LIBRARIES}: libfabric.so.1: another file than on the other nodes" in bad.text
     (doubt,) = lines(records[:2], TWO)
     assert (doubt.code, doubt.verdict, doubt.nodes) == ("nodes-disagree", "inconclusive", ("n1", "n2"))
 
@@ -226,7 +226,7 @@ def test_what_differs_is_named_where_more_than_half_agree(
 ) -> None:
     gate = found(change, value)
     assert gate.code == code
-    assert text in gate.cause
+    assert text in gate.text
     # Of two nodes neither can be said to be the wrong one.
     records = [healthy("n1"), healthy("n2")]
     place: Any = records[1]
@@ -292,7 +292,7 @@ def test_a_mount_that_is_missing_behind_links_on_one_node_is_told_once(job: Expe
             path["links"] = path.get("links", "").replace(f"/pfs/{lost} ", "")
         bad, rest = lines(records, job)
         assert summary([bad]) == [("node-mount", f"/pfs/{lost}", ("n2",))]
-        assert bad.cause.endswith(f"not mounted ({why})")
+        assert bad.text.endswith(f"not mounted ({why})")
         assert rest.verdict == "pass"
 
 
@@ -341,12 +341,12 @@ def test_a_node_without_a_record_has_the_reason_that_its_script_or_slurm_gave() 
     report = "lost\tn3\t/scratch/r\tPermission denied\t/scratch"
     lost, fine = lines(rest, FOUR, exit_code=1, stderr=(error, report))
     assert (lost.code, lost.verdict, lost.nodes) == ("node-lost", "fail", ("n3",))
-    assert lost.cause == "n3: left no record: cannot write /scratch/r (Permission denied); missing: /scratch"
+    assert lost.text == "n3: left no record: cannot write /scratch/r (Permission denied); missing: /scratch"
     assert (fine.verdict, fine.nodes) == ("pass", ("n1", "n2", "n4"))
     killed = lines(rest, FOUR, exit_code=1, stderr=(error, "srun: error: n33: task 3: Killed"))
-    assert killed[0].cause == f"n3: left no record: {error}"
+    assert killed[0].text == f"n3: left no record: {error}"
     late = lines(rest, FOUR, exit_code=124, seconds=60.0)
-    assert late[0].cause == "n3: left no record in 60 s"
+    assert late[0].text == "n3: left no record in 60 s"
 
 
 def test_a_step_that_slurm_could_not_start_on_one_node_blames_that_one() -> None:
@@ -355,7 +355,7 @@ def test_a_step_that_slurm_could_not_start_on_one_node_blames_that_one() -> None
     assert [(gate.verdict, gate.nodes) for gate in gates] == [("fail", ("n2",)), ("pass", ("n1",))]
     error = "srun: error: Unable to create step"
     (nowhere,) = lines([], FOUR, exit_code=1, stderr=(error,))
-    assert (nowhere.code, nowhere.cause) == ("step-failed", f"node-4n: ran on no node: {error}")
+    assert (nowhere.code, nowhere.text) == ("step-failed", f"node-4n: ran on no node: {error}")
 
 
 @pytest.mark.parametrize("key", [LIBRARY, LIBRARY.replace("libfabric.so.1", "*.so*")])

@@ -47,7 +47,7 @@ def test_the_rank_and_node_with_a_wrong_gradient_are_named(
 ) -> None:
     gate = gate_of(list(ddp(target_of("twin")).judge([ended(records, tasks=2)], expected("ddp", 2))))
     assert (gate.code, gate.nodes, gate.values.get("ranks", "")) == ("results-wrong", nodes, ranks)
-    assert message in gate.cause
+    assert message in gate.text
     assert gate.asked == (NODES if nodes != NODES else ())
 
 
@@ -73,7 +73,7 @@ def test_the_node_that_sends_through_another_interface_is_named(bad: int) -> Non
     (gate,) = judge_transport(TWIN, "gloo", [ended(sending(*sent)), FORCED], expected("transport"))
     assert isinstance(gate, Gate)
     assert (gate.code, gate.nodes, gate.asked) == ("transport-wrong-network", (NODES[bad],), NODES)
-    assert "eth0 sent" in gate.cause
+    assert "eth0 sent" in gate.text
 
 
 def test_nodes_that_all_send_through_another_interface_are_no_exceptions() -> None:

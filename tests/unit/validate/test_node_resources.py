@@ -69,9 +69,9 @@ def test_lower_limits_of_one_node_are_one_finding(job: Expected) -> None:
     (gate,) = faults(nodes_of(job, memlock="65536 65536", nofile="1024 524288"), job)
     assert (gate.code, gate.nodes) == ("node-differs", ("n2",))
     words = "locked memory: hard limit is 65536 B, on the other nodes unlimited; lower too: open files"
-    assert gate.cause == f"n2: {words}"
+    assert gate.text == f"n2: {words}"
     (gate,) = faults(nodes_of(job, nproc="4096 2062000"), job)
-    assert gate.cause == "n2: processes: soft limit is 4096, on the other nodes 2062000"
+    assert gate.text == "n2: processes: soft limit is 4096, on the other nodes 2062000"
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_what_one_node_has_less_of_is_named_where_more_than_half_agree(
     (gate,) = faults(nodes_of(FOUR, **changed))
     code = "node-full" if subject.startswith("/") else "node-differs"
     assert (gate.code, gate.values["subject"], gate.nodes) == (code, subject, ("n2",))
-    assert text in gate.cause
+    assert text in gate.text
     assert faults(nodes_of(TWO, **changed), TWO) == [], "of two nodes neither is known to be wrong"
 
 
@@ -112,7 +112,7 @@ def test_shared_memory_too_small_for_any_job_needs_no_other_node(job: Expected) 
         record["resources"] = [*record["resources"], "/dev/shm 131072 60000"]
     (gate,) = faults(records, job)
     assert (gate.code, gate.nodes) == ("node-full", job.nodes)
-    assert gate.cause.endswith("/dev/shm: 59 MiB free of 128 MiB")
+    assert gate.text.endswith("/dev/shm: 59 MiB free of 128 MiB")
 
 
 def test_a_number_that_one_node_could_not_read_is_compared_among_the_others() -> None:
@@ -122,7 +122,7 @@ def test_a_number_that_one_node_could_not_read_is_compared_among_the_others() ->
         record["resources"].append("tasks unlimited unlimited")
     (gate,) = faults(records)
     assert (gate.code, gate.nodes) == ("node-differs", ("n2",))
-    assert gate.cause.endswith("lower too: cgroup tasks")
+    assert gate.text.endswith("lower too: cgroup tasks")
 
 
 @pytest.mark.parametrize(("folder", "key"), [("/dev/shm", "shm"), ("/tmp", "private")])

@@ -162,7 +162,7 @@ def a_gate(*causes: Cause) -> GateVerdict:
 
 
 def test_headline_and_advice_agree_about_how_bad_a_node_is() -> None:
-    down = a_gate(Cause("n2: hsn0: interface is down", "hsn0: interface is down", "look at the cable", ("n2",), ("r",)))
+    down = a_gate(Cause("hsn0: interface is down", "n2", "look at the cable", ("n2",)))
     slow = (SlowNode("n3", "gemm", 0.31, -9.0), SlowNode("n3", "copy", 0.12, -6.0), SlowNode("n2", "gemm", 0.5, -9.0))
     both = replace(verdict("bad-nodes", gates=(down,)), slow_nodes=slow)
     told = "n3 is 31 % slower than the others"

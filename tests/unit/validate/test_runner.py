@@ -71,7 +71,7 @@ def test_a_refused_submission_ends_in_a_line_that_says_so(played: PlayedSlurm, t
     played.refuse = "Invalid account or account/partition combination specified"
     gates = job_gates(work(tmp_path / "run"))
     assert [gate.verdict for gate in gates] == ["fail", "fail"]
-    assert (gates[0].code, gates[0].cause) == ("sbatch-refused", f"sbatch refused: {played.refuse}")
+    assert (gates[0].code, gates[0].text) == ("sbatch-refused", f"sbatch refused: {played.refuse}")
 
 
 @pytest.mark.parametrize(
@@ -93,9 +93,9 @@ def test_a_job_that_ends_early_says_why_and_keeps_what_it_measured(
     played.reasons = {"nid000002": "Prolog error"}
     lines = work(tmp_path / "run")
     assert {(gate.code, gate.nodes) for gate in job_gates(lines)} == {(code, nodes)}
-    assert all("during two-2n" in gate.cause for gate in job_gates(lines))
+    assert all("during two-2n" in gate.text for gate in job_gates(lines))
     if code == "job-node-lost":
-        (cause,) = {gate.cause for gate in job_gates(lines)}
+        (cause,) = {gate.text for gate in job_gates(lines)}
         assert cause.endswith("; Slurm: nid000002 drained (Prolog error)")
     assert len([line for line in lines if isinstance(line, Sample)]) == 2  # one step of each of two jobs
     assert keys(work(tmp_path / "run")) == keys(lines)  # and once it has ended, it has ended
@@ -196,7 +196,7 @@ def test_a_job_that_ends_without_a_result_of_each_step_has_not_passed(played: Pl
             (path.parent.parent / "done").write_text("1 0 1000\n")
 
     played.go_on = forgetful  # type: ignore[method-assign]
-    gates = [(gate.code, gate.cause) for gate in job_gates(work(tmp_path / "run"))]
+    gates = [(gate.code, gate.text) for gate in job_gates(work(tmp_path / "run"))]
     text = "the job ended, and left no result that can be read of two-2n, three-2n"
     assert gates == [("records-unreadable", text)] * 2
 

@@ -141,7 +141,7 @@ def test_a_step_that_slurm_lost_for_good_is_told_in_its_words(
     gates = job_gates(work(tmp_path / "run"))
     assert [gate.verdict for gate in gates] == ["inconclusive"] * 2
     assert gates[0].code == "job-step-lost"
-    assert re.search(f"did not start two-2n.*: {quote}", gates[0].cause)
+    assert re.search(f"did not start two-2n.*: {quote}", gates[0].text)
     assert gates[0].nodes == nodes
 
 

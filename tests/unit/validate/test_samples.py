@@ -69,7 +69,7 @@ NUMBER = "value: {} is not a finite number above 0 (leave out a job that measure
         (b"\xff", "not JSON: 'utf-8' codec can't decode byte 0xff"),
         (b"[" * 100_000, "not JSON: maximum recursion depth exceeded"),
         (b"1" * 5000, "not JSON: Exceeds the limit"),
-        (b"[]", "[] is not an object (write an object with metric, value, better, run, nodes, time) [value-wrong]"),
+        (b"[]", "[] is not an object (remove the line if it is damaged) [value-wrong]"),
         (b'{"metric": "m", "value": 1}', "better, run, nodes, time missing (found metric, value) ("),
         (line(metric=""), 'metric: "" is not a name (write text that prints on one line) [value-wrong]'),
         (line(metric="a\nb"), 'metric: "a\\nb" is not a name'),

@@ -65,7 +65,7 @@ def test_the_node_on_which_a_container_does_not_start_is_named() -> None:
     found = trouble(replace(ended([GOOD[0]], 255), stderr=(line, EXITED)), expected("ddp"))
     assert found is not None
     assert (found.code, found.nodes, found.asked) == ("start-failed", ("nid000002",), TWO_NODES.nodes)
-    assert "starter-suid" in found.cause
+    assert "starter-suid" in found.text
     probe = environment(target_of("twin"))
     records = [record for record in recorded("environment") if record.get("host") == "nid000001"]
     steps = []
@@ -89,7 +89,7 @@ def test_a_port_that_is_in_use_is_a_fault_of_that_node() -> None:
     found = trouble(replace(ended([first, second], 1), stderr=(EXITED,)), expected("ddp"))
     assert found is not None
     assert (found.gate, found.code, found.verdict, found.nodes) == ("node", "port-in-use", "fail", ("nid000001",))
-    assert found.cause == "nid000001: port 20101 (MASTER_PORT) is in use by a process of alice"
+    assert found.text == "nid000001: port 20101 (MASTER_PORT) is in use by a process of alice"
 
 
 def test_ranks_without_slurms_variables_are_no_fault_of_a_node() -> None:

@@ -121,7 +121,7 @@ def node(
 ) -> list[Gate]:
     if not bad:
         return [gate("pass", *asked, name="node", run=run)]
-    failed = [gate("fail", name, name="node", run=run, cause=f"{name}: {cause}") for name in bad]
+    failed = [gate("fail", name, name="node", run=run, cause=cause) for name in bad]
     return [replace(one, code=code, location=one.nodes[0], values={"name": one.cause}) for one in failed]
 
 
@@ -291,7 +291,7 @@ def test_nodes_with_different_faults_have_a_drain_line_each_that_ends_with_a_wor
     # As long as a quoted line of Slurm may be.
     long = "left no record: " + "srun: error: Task launch failed: Communication connection failure | " * 4
     gates = [
-        Gate("node", "fail", f"{name}: {cause}", "repair it", f"r{at}", (name,), 100.0, asked=EIGHT, location=name)
+        Gate("node", "fail", cause, "repair it", f"r{at}", (name,), 100.0, asked=EIGHT, location=name)
         for at, (name, cause) in enumerate(
             (("n2", "hsn0: interface is down"), ("n5", long), ("n7", "hsn0: interface is down"))
         )
@@ -309,16 +309,16 @@ def test_nodes_with_different_faults_have_a_drain_line_each_that_ends_with_a_wor
 def test_one_fault_on_several_nodes_is_one_cause_with_all_of_them() -> None:
     gates = [
         Gate(
-            *("node", "fail", f"{name}: hsn0: interface is down", "repair it", "r", (name,), 100.0),
+            *("node", "fail", "hsn0: interface is down", "repair it", "r", (name,), 100.0),
             asked=EIGHT,
             location=name,
         )
         for name in ("n2", "n5")
     ]
     (both,) = judged(*gates).causes
-    assert (both.cause, both.nodes) == ("hsn0: interface is down", ("n2", "n5"))
+    assert (both.text, both.nodes) == ("hsn0: interface is down", ("n2", "n5"))
     (one,) = judged(gates[0]).causes
-    assert (one.cause, one.nodes) == ("n2: hsn0: interface is down", ("n2",))
+    assert (one.text, one.nodes) == ("n2: hsn0: interface is down", ("n2",))
 
 
 def test_jobs_on_a_bad_node_do_not_judge_the_system(capsys: Output) -> None:

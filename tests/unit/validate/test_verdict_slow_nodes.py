@@ -41,7 +41,7 @@ def test_a_pair_with_a_node_that_has_a_finding_says_nothing_of_its_partner() -> 
     assert [slow.node for slow in slow_nodes([measured])] == ["n2", "n3"]
     assert slow_nodes([measured], bad=["n2"]) == ()
     every = ("n1", "n2", "n3", "n4", "n5")
-    text = "n2: CPU quota: 50 %"
+    text = "CPU quota: 50 %"
     quota = Gate("node", "fail", text, "raise it", "r1", ("n2",), 1.0, asked=every, location="n2")
     verdict = judge_system(Recorded({}), Recorded({measured.metric: measured}, (quota,)), Terms())
     assert (verdict.bad_nodes, verdict.slow_nodes) == (["n2"], ())
