@@ -201,7 +201,7 @@ class Squashfs:
         """Return `length` bytes of metadata from a place on, and the place after them."""
         at, offset = position
         if length > _LARGEST_METADATA_BYTES:
-            raise self.damaged(at, "inode, which is of too much")
+            raise self.damaged(at, "inode")
         parts = []
         while length > 0:
             block, following = self._metadata_block(at)

@@ -22,7 +22,7 @@ _INPUT_OUTPUT = frozenset({"Bridge", "PCIDev", "OSDev", "Misc"})
 _WORD = "(?:(?:0x)?[0-9a-f]{1,8})?"
 #: Words of 32 bits, the highest first, an empty word for zero; `0xf...f` for "all there is".
 #: Source: hwloc_bitmap_snprintf in hwloc 2.9's reference manual.
-_BITMAP = rf"0xf\.\.\.f(?:,{_WORD})*|(?=.){_WORD}(?:,{_WORD}){{0,255}}"
+_BITMAP = rf"0xf\.\.\.f(?:,{_WORD})*|{_WORD}(?:,{_WORD}){{0,255}}"
 #: What hwloc 2 writes in each attribute that is read.
 _ATTRIBUTES = {
     "version": r"2(?:\..*)?",

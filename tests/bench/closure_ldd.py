@@ -61,7 +61,7 @@ def against_ldd() -> list[Row]:
             planned(all_names[:2]) for _ in range(3)
         )
         detail = f"{len(ROOTS)} roots: {theirs * 1000:.0f} ms and {ours * 1000:.0f} ms; with 2 roots {two:.1f} x"
-        return [Row("ldd in the container / closure", ratio, 5.0, detail, at_least=True)]
+        return [Row("ldd in the container / closure", ratio, 3.0, detail, at_least=True)]
 
 
 def _command(root: str, names: list[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lumisite.binds.plan import BindPlan, PlanRequest, make_plan
 from lumisite.findings.writers import sentence
@@ -65,3 +65,6 @@ def test_a_plugin_that_only_start_up_scripts_may_find_leaves_the_speed_open() ->
     request = PlanRequest(LUMI, "2026-01", RELEASES, ("/appl/lumi-multitorch-x.sif",))
     found = make_plan(request, OpenedImage(tree), DictTree(host("after"), "host"))
     assert ("speed-unknown" in subjects(found), found.exit_code) == (True, 1)
+    unknown = make_plan(replace(request, image_paths=("/x.sif",)), OpenedImage(tree), DictTree(host("after"), "host"))
+    decisions = [line.decision for line in unknown.lines if line.library == "librccl-net.so"]
+    assert decisions == ["skip"], "what no family recognises may not be for the network, so no plugin is missing"

@@ -188,11 +188,11 @@ def test_a_library_for_collectives_that_finds_no_plugin_is_named() -> None:
     assert line is not None
     assert (line.decision, line.library) == ("missing", "librccl-net.so")
     assert because(line)[1] == "traffic between nodes goes over TCP"
+    assert plugin_lines(LUMI, sides(HOST, image), (line,))[1] is None, "the plan says so already"
     path = {"/.singularity.d/env/10-x.sh": b"export LD_LIBRARY_PATH=/opt/aws-ofi-rccl"}
     assert plugin_lines(LUMI, sides(HOST, {**image, **path}), ())[1] is None
-    assert plugin_lines(load_site("university").site, sides(HOST, image), ())[1] is None, (
-        "NCCL's own network carries it"
-    )
+    nccl = {f"{DEBIAN}/libnccl.so.2": elf("libnccl.so.2")}
+    assert plugin_lines(load_site("university").site, sides(HOST, nccl), ())[1] is None, "NCCL's own network carries it"
 
 
 def test_a_wheel_that_finds_no_plugin_is_named_though_the_systems_copy_finds_one() -> None:
@@ -203,10 +203,6 @@ def test_a_wheel_that_finds_no_plugin_is_named_though_the_systems_copy_finds_one
     assert line.chain[-1] == f"{VENV}/torch/lib/librccl.so.1"
     system = {"/usr/local/lib/librccl.so.1": elf("librccl.so.1")}
     assert plugin_lines(LUMI, sides(HOST, {**image, **system}), ())[1] is None
-
-
-def test_an_image_without_a_library_for_collectives_has_no_line() -> None:
-    assert lines({f"{DEBIAN}/libfabric.so.1": WITHOUT}, []) == {}
 
 
 def test_what_a_plugin_needs_and_nothing_has_is_a_warning() -> None:

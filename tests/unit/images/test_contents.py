@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from lumisite.errors import LumisiteError
 from lumisite.images.contents import Contents, glibc_of
 from lumisite.images.known import know_image
 from lumisite.images.versions import ReadImage, version_lines
@@ -102,6 +103,12 @@ def test_a_banner_across_two_reads_is_found() -> None:
 @pytest.mark.parametrize("content", [b"", b"[1]", b"{", b'{"a": 1}'])
 def test_labels_that_are_none_are_no_end(content: bytes) -> None:
     assert set(Contents(DictTree({"/.singularity.d/labels.json": content})).labels.values()) <= {"1"}
+
+
+def test_a_text_beyond_all_that_are_real_is_named() -> None:
+    path = "/.singularity.d/labels.json"
+    with pytest.raises(LumisiteError, match=rf"^image: {path} has 16777217 bytes"):
+        _ = Contents(DictTree({path: bytes(16 * 1024 * 1024 + 1)}, "image")).labels
 
 
 # ---- what settings depend on

@@ -198,6 +198,17 @@ def test_an_image_that_is_not_there_is_refused() -> None:
 
 
 @needs_mksquashfs
+def test_an_inode_of_absurd_size_is_damaged(tmp_path: Path) -> None:
+    """Else a link could be as long as the image."""
+    tree = write_tree(tmp_path / "tree", {"/long": Link("x" * 3000)})
+    content = squash(tree, tmp_path / "image", "-noI").read_bytes()
+    size_at = content.index(b"x" * 3000) - 4
+    image = read_squashfs(Memory("image", content[:size_at] + b"\xff" * 4 + content[size_at + 4 :]))
+    with pytest.raises(ImageError, match=r"^image: byte \d+: a damaged inode "):
+        image.look("/long")
+
+
+@needs_mksquashfs
 def test_an_image_of_20_gigabytes_takes_no_more_memory(tmp_path: Path, small: bytes) -> None:
     gigabyte = 1024**3
     image = tmp_path / "image.sif"
