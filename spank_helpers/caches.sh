@@ -1,6 +1,6 @@
 # ---- 6 Directories for caches that are the user's alone
 # Sets $caches to the variables that are free, each with its directory; and, if there are some,
-# $places to the folders that a look lets pass, which are the helper's own, or not there yet.
+# $places to the folders to try, in order.
 find_places() {
 	caches='' places=''
 	site_caches
@@ -8,52 +8,39 @@ find_places() {
 }
 # A variable, and its directory below the private one.
 cache() { if is_free "$1"; then caches="$caches$1=$2 "; fi; }
-# A folder that all users of the node may write to.
+# A folder that all users of the node may write to. Another user may have taken the usual name.
 place() {
-	parent=${1%/}
-	case $parent in *[!A-Za-z0-9/._+@=-]*) return ;; esac
-	for candidate in "$parent/lumisite-$user" "$parent/lumisite-$user-$job"; do
-		if may_be_private "$candidate"; then
-			places="$places${places:+ }$candidate"
-			return
-		fi
-	done
-	no_directory_in "$parent"
-}
-no_directory_in() {
-	note no-place "$1" "no directory for caches in $1: it is missing, full or not writable"
-}
-# In a folder with the sticky bit, or of the user's own, nobody else can exchange it.
-may_be_private() {
-	[ -k "${1%/*}" ] || [ -O "${1%/*}" ] || return
-	if [ -e "$1" ] || [ -L "$1" ]; then is_private "$1"; else [ -w "${1%/*}" ]; fi
+	user=${SLURM_JOB_UID-}
+	case $user in '' | *[!0-9]*) user=job$ls_job ;; esac
+	name=$1/lumisite-$user
+	if [ -e "$name" ] || [ -L "$name" ]; then is_private "$name" || name=$name-$ls_job; fi
+	places="$places${places:+ }$name"
 }
 # The sticky bit is what the mkdir below gives: what stood there before, of another user or open to
 # a group, has none.
-is_private() { own_folder "$1" && [ -k "$1" ]; }
-own_folder() { [ -d "$1" ] && ! [ -L "$1" ] && [ -O "$1" ]; }
+is_private() { is_own "$1" && [ -k "$1" ]; }
+is_own() { [ -d "$1" ] && ! [ -L "$1" ] && [ -O "$1" ]; }
 
 # ---- for step 8
-# Makes $private in the first place that takes it; it is empty where none does, or none is wanted.
+# Sets $private to the first place that has all directories, empty where none has.
 make_private() {
 	umask 077
+	site_directories
 	for private in $places; do
 		make_directories && has_space && return
-		no_directory_in "${private%/*}"
+		ls_note "no directory for caches in ${private%/*}: it is missing, full or not writable"
 	done
 	private=''
 }
+# In a folder with the sticky bit, or of the user's own, nobody else can exchange ours.
 make_directories() {
+	[ -k "${private%/*}" ] || [ -O "${private%/*}" ] || return
 	[ -e "$private" ] || run mkdir -m 1700 "$private"
 	is_private "$private" || return
-	site_directories
-	are_there && return
-	make_them
+	are_there || make_them
 	are_there
 }
-are_there() {
-	for name in $directories; do own_folder "$private/$name" || return; done
-}
+are_there() { for name in $directories; do is_own "$private/$name" || return; done; }
 make_them() {
 	set --
 	for name in $directories; do set -- "$@" "$private/$name"; done
@@ -68,19 +55,17 @@ has_space() {
 	fi
 	printf '%4097s' '' >>"$file" && printf '' >"$file"
 }
-offer_caches() {
-	case $private,${caches:+wanted},$local_id in
+set_caches() {
+	case $private,${caches:+wanted},$ls_local_id in
 	,wanted,0)
-		say "$node has no place for private directories, so caches go where programs put them"
+		ls_say "$ls_node has no place for private directories, so caches go where programs put them"
 		;;
 	esac
-	case $private,${LUMISITE_PRIVATE+x} in
-	,x) drop LUMISITE_PRIVATE ;;
-	,) ;;
+	case $private in
+	'') if ls_look_up LUMISITE_PRIVATE; then drop LUMISITE_PRIVATE; fi ;;
 	*)
 		put LUMISITE_PRIVATE "$private"
 		for pair in $caches; do setting "${pair%%=*}" "$private/${pair#*=}"; done
 		;;
 	esac
-	put LUMISITE_EXPORTS "$exported"
 }

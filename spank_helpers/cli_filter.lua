@@ -46,7 +46,7 @@ local function our_prolog()
 end
 local module_prolog = (os.getenv("SLURM_TASK_PROLOG") or ""):match("^/.*/spank/task_prolog$")
 
--- 1. Returns the policy's word, as spank_helpers/policy.sh reads it. Where the partition or account
+-- 1. Returns the policy's word, as spank_helpers/common.sh reads it. Where the partition or account
 -- of a line is not known yet (an srun that makes its own allocation), it is observe: the prolog,
 -- which knows them, is attached.
 local function policy(options)
@@ -54,22 +54,25 @@ local function policy(options)
   local file, _, code = io.open((root or site.root) .. "/policy", "r")
   if not file and code ~= 2 then return "off" end
   if not file and not root then return "on" end
-  if not file then return os.getenv("LUMISITE_STACK") and "on" or "off" end
-  local text, lines = file:read(4096) or "", 0
+  local for_others, lines = not file, 0
+  local text = file and file:read(4096) or ""
   for line in (text:match("[^\n]$") and text .. "\n" or text):gmatch("([^\n]*)\n") do
     local words = {}
     for word in line:gmatch("[^ \t]+") do words[#words + 1] = word end
     local word, what, name = words[1], words[2], words[3]
     lines = lines + 1
     if lines == 65 then return "off" end
-    if #words == 2 and what == "default" then return word end
-    if #words ~= 3 or what ~= "partition" and what ~= "account" then return "off" end
-    local of_job, value = os.getenv("SLURM_JOB_ID"), get(options, what)
-    if of_job then value = os.getenv("SLURM_JOB_" .. what:upper()) end
-    if not value then return "observe" end
-    if value == name then return word end
+    if word and word:sub(1, 1) ~= "#" then
+      if #words == 2 and what == "default" then return word end
+      if #words ~= 3 or what ~= "partition" and what ~= "account" then return "off" end
+      local of_job, value = os.getenv("SLURM_JOB_ID"), get(options, what)
+      if of_job then value = os.getenv("SLURM_JOB_" .. what:upper()) end
+      if not value then return "observe" end
+      if value == name then return word end
+      for_others = true
+    end
   end
-  return lines > 0 and os.getenv("LUMISITE_STACK") and "on" or "off"
+  return for_others and os.getenv("LUMISITE_STACK") and "on" or "off"
 end
 
 -- 2. Returns whether ours will run. One that this host cannot read would fail every task.

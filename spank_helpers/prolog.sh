@@ -25,10 +25,10 @@
 
 # ---- 1 Be safe, from the first command on: an exported SHELLOPTS could trace into stdout.
 {
-	lines='' mode=''
-	# Until the policy is read, $mode is empty, and lines are printed.
+	lines='' ls_mode=''
+	# Until the policy is read, $ls_mode is empty, and lines are printed.
 	send() {
-		case $mode in observe) return ;; esac
+		case $ls_mode in observe) return ;; esac
 		printf '%s' "$lines"
 		lines=''
 	}
@@ -51,15 +51,13 @@ start() {
 	# The batch step has no step id, or -5 since Slurm 26.05; those from 4294967290 on are Slurm's own
 	# as well, an interactive salloc among them.
 	case ${SLURM_STEP_ID-} in '' | 0?* | *[!0-9]* | 429496729? | ???????????*) exit 0 ;; esac
-	know_task
+	ls_know_task
 	# The site's TaskProlog and the user's --task-prolog may both be this file.
-	case ${LUMISITE_DONE-} in "$task") exit 0 ;; esac
+	case ${LUMISITE_DONE-} in "$ls_task") exit 0 ;; esac
 	# The mark of the cli_filter is for this prolog alone, whatever the policy.
-	users_binding=''
-	case ${LUMISITE_CPU_BIND-} in user) users_binding=1 && drop LUMISITE_CPU_BIND && send ;; esac
+	case ${LUMISITE_CPU_BIND-} in user) drop LUMISITE_CPU_BIND && send ;; esac
 	ls_read_policy
-	mode=$ls_mode
-	case $mode in off) exit 0 ;; esac
+	case $ls_mode in off) exit 0 ;; esac
 	# ---- 3 to 7
 	know_step
 	binds_and_path
@@ -67,7 +65,7 @@ start() {
 	find_places
 	decide_cpus
 	# ---- 8 Touch and print. What needs no program is said first: programs may fail, or take long.
-	case $mode in
+	case $ls_mode in
 	on)
 		send
 		make_private
@@ -75,103 +73,78 @@ start() {
 		;;
 	observe) private=${places%% *} ;;
 	esac
-	offer_caches
+	set_caches
+	put LUMISITE_EXPORTS "$exported"
 	tell_cpus
-	case $mode in observe) tell_log ;; *) send ;; esac
+	case $ls_mode in on) send ;; observe) tell_log ;; esac
 	exit 0
 }
 
 # ---- lines for Slurm, in $lines
 emit() { lines="$lines$1$line_end"; }
 # A value of the user's may have control characters: the line ends before the first.
-say() { emit "print lumisite: ${1%%[!\ -~]*}"; }
+ls_say() { emit "print lumisite: ${1%%[!\ -~]*}"; }
 drop() { emit "unset $1"; }
-# One line, or none where the value would make two or is more than Slurm takes.
+# A variable and its value; none where the value would make two lines, or is more than Slurm takes.
 put() {
 	case $2 in *"$line_end"*) return 1 ;; esac
 	[ "${#2}" -lt 130000 ] && emit "export $1=$2"
 }
-# A key, its value, both in words, and `own` for what each task has for itself. Under
-# LUMISITE_VERBOSE=1 one task of a node says what all have in common, under =all each says all;
-# =report is for `lumisite validate`.
-note() {
-	case $verbose,$local_id,${4-} in
-	,*) ;;
-	report,*) emit "print report $1 $2" ;;
-	all,* | *,0, | *,own) say "$node rank $rank: $3" ;;
-	esac
-}
 # The first task of a node tells the system log. One that does not answer delays the task by half a
 # second, and loses the lines.
 tell_log() {
-	[ "$local_id" = 0 ] || return
-	printf '%.8000s' "$lines" | run timeout 0.5 logger -t "lumisite[$task]"
+	[ "$ls_local_id" = 0 ] || return
+	printf '%.8000s' "$lines" | run timeout 0.5 logger -t "lumisite[$ls_task]"
 }
 # Runs a program of the system's, without the user's libraries.
 run() { LD_PRELOAD='' LD_LIBRARY_PATH='' LD_AUDIT='' "$@" >/dev/null; }
-is_long() { [ "${#1}" -gt 8192 ]; }
 
 # ---- 3 The step and the node
-# Sets $number to $1 if that is one, else to $2: arithmetic on anything else would end the shell.
-to_number() { case $1 in '' | 0?* | *[!0-9]* | ???????????*) number=$2 ;; *) number=$1 ;; esac }
-know_task() {
-	to_number "${SLURM_JOB_ID-}" 0 && job=$number
-	to_number "${SLURM_PROCID-}" 0 && rank=$number
-	to_number "${SLURM_LOCALID-}" 0 && local_id=$number
-	to_number "${SLURM_JOB_UID-}" "job$job" && user=$number
-	task=$job.$SLURM_STEP_ID.$rank
-	node=${SLURMD_NODENAME-}
-	case $node in '' | *[!A-Za-z0-9._-]*) node='this node' ;; esac
-	verbose=${LUMISITE_VERBOSE-}
-	case $verbose in 0 | no | off) verbose='' ;; esac
-}
-# Sets $step, by which the site's data is chosen: combination/nodes/gpus/kind of node.
+# Sets $step, by which the site's data is chosen: combination/nodes/gpus/kind of node. The kind is
+# empty where it is not certain; $misfit says why.
 know_step() {
-	stack=${site_stacks%% *}
-	for name in $site_stacks; do
-		case $name in "${LUMISITE_STACK-}") stack=$name ;; esac
-	done
+	ls_know_combination
 	case ${SLURM_STEP_NUM_NODES:-${SLURM_NNODES-}} in
 	1) nodes=one ;;
 	'' | 0* | *[!0-9]*) nodes=unknown ;;
 	*) nodes=several ;;
 	esac
-	kind='' kind_gpus=0 devices='' gpus=cpu whole_nodes='' misfit=''
+	kind='' kind_gpus=0 kind_devices='' whole_cpus=0 gpus=cpu
 	if site_partition "${SLURM_JOB_PARTITION-}"; then
 		case $kind_gpus in 0) ;; *) gpus=gpu ;; esac
-		check_gpus
+		check_devices
 	else
 		misfit="partition ${SLURM_JOB_PARTITION-} is not described"
 		case ${SLURM_STEP_GPUS-}${SLURM_JOB_GPUS-} in ?*) gpus=gpu ;; esac
 	fi
-	step=$stack/$nodes/$gpus/$kind
-	note step "$step" "release $site_release, step $step"
+	step=$ls_combination/$nodes/$gpus/$kind
+	ls_note "release $site_release, step $step"
 }
-# Clears $kind where this node has another number of GPUs than the site describes for it, and says
-# so in $misfit. A driver's folder has the PCI address of each device, among other names.
-check_gpus() {
-	count=0
+# Clears $kind where this node has another number of GPUs than others of its partition. A driver's
+# folder has the PCI address of each of its devices, among other names.
+check_devices() {
+	devices=0
 	set +f
 	for driver in $site_drivers; do
 		for device in "/sys/bus/pci/drivers/$driver"/*:*:*.*; do
-			case $device in *'/*:'*) ;; *) count=$((count + 1)) ;; esac
+			case $device in *'/*:'*) ;; *) devices=$((devices + 1)) ;; esac
 		done
 	done
 	set -f
-	case $devices in '' | "$count") return ;; esac
+	case $kind_devices in '' | "$devices") return ;; esac
 	misfit="this node is not a $kind node as others of partition $SLURM_JOB_PARTITION"
 	misfit="$misfit (lumisite check --host shows what differs)"
-	kind='' kind_gpus=0
+	kind=''
 }
 
-# ---- 4 Binds, in $list
+# ---- 4 Binds, and the wrapper on PATH
 binds_and_path() {
 	# Without a prefix, modules of another kind bind, and there is no wrapper.
-	case $site_prefix in '') return ;; esac
-	know_list
-	case $list in
+	case $ls_site_prefix in '') return ;; esac
+	ls_know_list
+	case $ls_list in
 	*"$line_end"*) ;;
-	*) is_long "$list$other_binds" || add_binds ;;
+	*) ls_is_long "$ls_list$ls_other_binds" || add_binds ;;
 	esac
 	# Slurm looks the command up on the PATH that this prolog gives.
 	case $0 in
@@ -183,159 +156,127 @@ binds_and_path() {
 	*) put PATH "$folder${users_path:+:$users_path}" ;;
 	esac
 }
-# Apptainer drops SINGULARITY_BINDPATH where APPTAINER_BINDPATH differs from it: what a user has
-# there stays in use. $other_binds are binds that stay as they are.
-know_list() {
-	list_name=SINGULARITY_BINDPATH list=${SINGULARITY_BINDPATH-} other_binds=${SINGULARITY_BIND-}
-	case $site_prefix in SINGULARITY) return ;; esac
-	other_binds=${APPTAINER_BIND-}
-	case ${APPTAINER_BINDPATH:+theirs}${list:+list} in
-	list) ;;
-	*) list_name=APPTAINER_BINDPATH list=${APPTAINER_BINDPATH-} ;;
-	esac
-}
 add_binds() {
-	roots=/
+	root=/
 	set +f
-	for folder in /*; do roots=$roots${folder#/}/; done
+	for folder in /*; do root=$root${folder#/}/; done
 	set -f
-	users_list=$list marker='' brought=''
+	users_list=$ls_list
 	site_binds
-	remember_binds
-	case $list in "$users_list") return ;; esac
-	put "$list_name" "$list"
-	note binds "$list" "$list_name=$list"
+	case $ls_list in "$users_list") return ;; esac
+	put "$ls_list_name" "$ls_list"
+	ls_note "$ls_list_name=$ls_list"
 }
-# What is right below `/` may be a shared file system: the list of `/` has its name, without asking
-# its servers.
+# Whether a path exists. What is right below `/` may be a shared file system: the list of `/` has
+# its name, without asking its servers.
 exists() {
 	case $1 in
 	/ | /*/*) [ -e "$1" ] ;;
-	*) case $roots in */"${1#/}"/*) ;; *) return 1 ;; esac ;;
+	*) case $root in */"${1#/}"/*) ;; *) return 1 ;; esac ;;
 	esac
 }
-# The variable that remembers which binds are those of the module whose binds follow. What the node
-# lacks goes: no container would start with it.
-brought_by() {
-	remember_binds
-	marker=$1 brought=''
-	look_up "$1"
-	remembered=$old_value
-	if is_long "$remembered"; then remembered=''; fi
-	# A module whose variable is gone has been unloaded, where the user has loaded some.
-	loaded=1
-	case ${LUMISITE_STACK+stack}$is_set,$1 in
-	stack,LUMISITE_BINDS_TASK) ;;
-	stack,*) loaded='' ;;
-	esac
+# The binds of a module, or of all tasks, stand between begin_module and end_module. The variable
+# has what the module has bound when it was loaded: of that, what this node lacks is taken out, as
+# no container would start with it.
+begin_module() {
+	module_binds='' remembered='' wanted=yes
+	if ls_look_up "$1"; then
+		ls_is_long "$ls_value" || remembered=$ls_value
+	elif [ "${LUMISITE_STACK+loaded}" ] && [ "$1" != LUMISITE_BINDS_TASK ]; then
+		# Who has loaded modules, and not this one, has unloaded it.
+		wanted=''
+	fi
 	IFS=,
-	for name in $remembered; do
-		if exists "${name%%:*}"; then brought=${brought:+$brought,}$name; else take_out "$name"; fi
+	for path in $remembered; do
+		if exists "${path%%:*}"; then
+			module_binds=${module_binds:+$module_binds,}$path
+		else
+			ls_take_out "$path"
+		fi
 	done
 	unset IFS
 }
-remember_binds() {
-	case $marker,$brought in
-	,* | "$marker,$remembered") ;;
-	*) put "$marker" "$brought" ;;
-	esac
-}
-# `required` or `optional`, the bind, and its path and target where they are not the bind itself.
+# `required` or `optional`, a bind, and its path and target where they are not the bind itself.
 bind() {
-	path=${3:-$2} target=${4:-$2}
+	path=${3:-$2}
 	if ! exists "$path"; then
-		case $1,$local_id in
-		required,0) say "$path not found on $node: containers start without it" ;;
+		case $1,$ls_local_id in
+		required,0) ls_say "$path not found on $ls_node: containers start without it" ;;
 		esac
-		return
+	elif [ "$wanted" ] && ! ls_is_bound "${4:-$2}"; then
+		ls_list=${ls_list:+$ls_list,}$2
+		module_binds=${module_binds:+$module_binds,}$2
 	fi
-	case $loaded,$list,$other_binds, in
-	,* | *",$target,"* | *":$target,"* | *":$target:"*) ;;
-	*) list=${list:+$list,}$2 brought=${brought:+$brought,}$2 ;;
-	esac
 }
-take_out() {
-	case ,$list, in *",$1,"*) ;; *) return ;; esac
-	list=,$list,
-	list=${list%%",$1,"*},${list#*",$1,"}
-	list=${list#,} list=${list%,}
-}
+end_module() { case $module_binds in "$remembered") ;; *) put "$1" "$module_binds" ;; esac }
 
 # ---- 5 Settings. What depends on the image is set by the wrapper, spank/bin/singularity.
 settings() {
-	ours=${LUMISITE_EXPORTS-} exported=';'
-	if is_long "$ours"; then ours=''; fi
-	case $ours in ?*) forget ;; esac
+	exported=';'
+	case ${LUMISITE_EXPORTS-} in ?*) take_back ;; esac
 	site_settings
-	put LUMISITE_DONE "$task"
+	put LUMISITE_DONE "$ls_task"
 	put LUMISITE_STEP "$step"
 }
-# What the helper of an outer step has set, and is still as it was, is taken back: this step may
-# need another value, or none. The helper's values never contain `;`.
-forget() {
+# What the helper of an outer step has set, and is still as it was: this step may need another
+# value, or none.
+take_back() {
 	for name in $site_names; do
-		look_up "$name"
-		case $old_value in *';'*) continue ;; esac
-		case $ours in *";$name=$old_value;"*) unset "$name" && drop "$name" ;; esac
+		if ls_is_ours "$name"; then unset "$name" && drop "$name"; fi
 	done
 }
-# Sets $is_set to x where the task has a variable, and $old_value to its value.
-look_up() { is_set='' old_value='' && eval "is_set=\${$1+x} old_value=\${$1-}"; }
 # Whether the task lacks a variable. What it has stays, whoever has set that.
 is_free() {
-	look_up "$1"
-	case $is_set in '') return ;; esac
-	shown=$1=$old_value
-	case $old_value in *[!\ -~]*) shown=$1 ;; esac
-	[ "${#old_value}" -lt 200 ] || shown=$1
-	note kept "$shown" "$shown not changed: it was set before lumisite ran"
+	ls_look_up "$1" || return 0
+	ls_note_kept "$1" "$ls_value"
 	return 1
 }
 # A variable, and the value that it gets if it is free.
 setting() {
 	is_free "$1" || return
+	put "$1" "$2" || return
 	exported="$exported$1=$2;"
-	put "$1" "$2"
-	note setting "$1" "$1=$2" "${3-}"
+	ls_note "$1=$2"
 }
-# A variable, and what it gets.
+# A variable, and what it gets: nothing, or what is worked out on the node.
 special_setting() {
 	case $2 in
 	unset)
 		case " ${LUMISITE_KEEP-} " in *" $1 "*) return ;; esac
-		look_up "$1"
-		case $is_set in x) drop "$1" ;; esac
-		note setting "$1" "$1 unset"
+		if ls_look_up "$1"; then drop "$1"; fi
+		ls_note "$1 unset"
 		;;
 	master-address)
 		# With an arbitrary distribution rank 0 may be on any node.
 		case ${SLURM_DISTRIBUTION-} in *arbitrary*) return ;; esac
-		first_host && setting "$1" "$host$site_host_suffix" && name_this_node
+		find_first_host
+		case $first_host in '') return ;; esac
+		setting "$1" "$first_host$site_host_suffix" && name_this_node
 		;;
 	master-port)
 		# Above the ports that Ray gives its workers (10002 to 19999), below the ephemeral ones, never
 		# 29500; the modulus is a prime, so jobs with near numbers stay apart.
-		port=$(((job % 7993 * 101 + SLURM_STEP_ID % 7993) % 7993 + 20000))
-		[ "$job" = 0 ] || setting "$1" "$port"
+		port=$(((ls_job % 7993 * 101 + ls_step_id % 7993) % 7993 + 20000))
+		[ "$ls_job" = 0 ] || setting "$1" "$port"
 		;;
 	esac
 }
-# Sets $host to the first host of Slurm's list, such as x[001-004,007],z.
-first_host() {
-	host=${SLURM_STEP_NODELIST:-${SLURM_JOB_NODELIST-}}
-	! is_long "$host" || return
-	begin=${host%%[[,]*}
-	rest=${host#"$begin"}
-	case $rest in
-	'['*']'*) first=${rest#?} && host=$begin${first%%[],-]*}${rest#*]} ;;
+# Sets $first_host to the first of Slurm's list, such as x[001-004,007],z; empty if it is none.
+find_first_host() {
+	first_host=${SLURM_STEP_NODELIST:-${SLURM_JOB_NODELIST-}}
+	if ls_is_long "$first_host"; then first_host='' && return; fi
+	before=${first_host%%[[,]*}
+	brackets=${first_host#"$before"}
+	case $brackets in
+	'['*']'*) number=${brackets#?} && first_host=$before${number%%[],-]*}${brackets#*]} ;;
 	esac
-	host=${host%%,*}
-	case $host in '' | *[!A-Za-z0-9._-]*) return 1 ;; esac
+	first_host=${first_host%%,*}
+	case $first_host in *[!A-Za-z0-9._-]*) first_host='' ;; esac
 }
 # torchrun's c10d waits for ever where no node knows MASTER_ADDR as its own, as with a suffix. PET_*
 # are defaults of torchrun's options. Other nodes get no is_host=0: that would break --standalone.
 name_this_node() {
-	case $site_host_suffix,$node in ,* | *,'this node') return ;; esac
-	setting PET_LOCAL_ADDR "$node$site_host_suffix"
-	[ "$rank" != 0 ] || setting PET_RDZV_CONF is_host=1
+	case $site_host_suffix,$ls_node in ,* | *,'this node') return ;; esac
+	setting PET_LOCAL_ADDR "$ls_node$site_host_suffix"
+	[ "$ls_rank" != 0 ] || setting PET_RDZV_CONF is_host=1
 }

@@ -1,6 +1,6 @@
 """The policy of a deployment root, `ROOT/policy`: for whom the helper is on.
 
-It is text that the helper's scripts read before each task (spank_helpers/policy.sh, cli_filter.lua): the first line
+It is text that the helper's scripts read before each task (spank_helpers/common.sh, cli_filter.lua): the first line
 counts that fits the step.
 
     on partition dev-g
@@ -64,8 +64,8 @@ def policy_path(root: Path) -> Path:
 def read_policy(root: Path) -> Policy | None:
     """Read the policy of a root as the helper's scripts do, `None` where it has none.
 
-    They follow a link, obey a line with more blanks too, and are off from a line of another form on, behind the limits,
-    and for all jobs where the file has no line or users cannot read it.
+    They follow a link, obey a line with more blanks too, pass over blank lines and those that begin with `#`, and are off
+    from a line of another form on, behind the limits, and for all jobs where the file has no line or users cannot read it.
     """
     path = policy_path(root)
     try:
@@ -96,8 +96,11 @@ def parse_policy(text: str, root: Path) -> Policy:
     """
     lines: list[PolicyLine] = []
     faults: list[Finding] = []
+    number = 0
     for number, line in enumerate(text[:MOST_BYTES].removesuffix("\n").split("\n") if text else (), start=1):
         words = re.split("[ \t]+", line.strip(" \t"))  # as `read` of the shell does
+        if number <= MOST_LINES and (not words[0] or words[0].startswith("#")):
+            continue
         is_for_some = len(words) == 3 and words[1] in ("partition", "account")
         if number > MOST_LINES or not (is_for_some or (len(words) == 2 and words[1] == "default")):
             reason = "is not a policy line" if number <= MOST_LINES else f"is behind {MOST_LINES} lines"
@@ -110,11 +113,11 @@ def parse_policy(text: str, root: Path) -> Policy:
             effect = "though tasks obey it" if words[0] in WORDS else "which means off"
             faults.append(_fault(root, f"{printable(line)!r} is not a policy line, {effect}", number))
     if len(text) > MOST_BYTES:
-        faults.append(_fault(root, f"more than {MOST_BYTES} bytes, which not all of the helper reads", len(lines)))
-    elif not text:
+        faults.append(_fault(root, f"more than {MOST_BYTES} bytes, which not all of the helper reads", number))
+    elif not lines:
         return _closed(root, "has no line")
     elif not text.endswith("\n"):
-        faults.append(_fault(root, "the last line has no end", len(lines)))
+        faults.append(_fault(root, "the last line has no end", number))
     return Policy(tuple(lines), tuple(faults))
 
 

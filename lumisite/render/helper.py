@@ -27,6 +27,7 @@ from lumisite.render.helper_settings import (
     wrapper_chains,
 )
 from lumisite.render.modules import Rendering, bind_marker
+from lumisite.render.rank import private_places
 from lumisite.render.runtimes import (
     ACTION_VALUED,
     ACTION_VALUED_LETTERS,
@@ -85,9 +86,9 @@ def _origin(mark: str, of: Rendering) -> str:
 def prolog_data(of: Rendering) -> Iterator[str]:
     """Yield the data of the task prolog; the variables are those of the site's default runtime."""
     site = of.site
-    yield from _head("site_", of)
-    yield sh.assign(site_release=of.release)
-    yield sh.assign(site_prefix=site.runtime.prefix, site_host_suffix=site.fabric.host_suffix or "")
+    yield from _head(of)
+    yield sh.assign(ls_site_prefix=site.runtime.prefix)
+    yield sh.assign(site_release=of.release, site_host_suffix=site.fabric.host_suffix or "")
     yield from sh.lookup("site_partition", (([shlex.quote(name)], _partition(site, name)) for name in site.partitions))
     yield sh.numbers("site_drivers", [driver for drivers in drivers_of(site).values() for driver in drivers])
     yield from sh.function("site_binds", _prolog_binds(of))
@@ -101,21 +102,25 @@ def prolog_data(of: Rendering) -> Iterator[str]:
     yield "start"
 
 
-def _head(prefix: str, of: Rendering) -> Iterator[str]:
-    """Yield what both scripts know, the names of its variables behind a prefix."""
+def _head(of: Rendering) -> Iterator[str]:
+    """Yield what both scripts know."""
     yield sh.assign(ls_site_root=of.site.root)
-    yield sh.numbers(f"{prefix}stacks", of.decisions)
+    yield sh.numbers("ls_site_combinations", of.decisions)
 
 
 def _partition(site: Site, name: str) -> str:
-    """Return what is known of the nodes of a partition."""
+    """Return what is known of the nodes of a partition, and how many CPUs Slurm grants at least of a whole one."""
     partition = site.partitions[name]
+    kind = site.node_kinds[partition.node_kind]
     described = fingerprint_of(site, partition.node_kind).gpus
+    tables = mask_tables(topology_of(partition.node_kind, kind))
+    # In a partition of whole nodes one thread of each core is enough.
+    whole = tables.get((1, 2)) if not partition.whole_nodes and (1, 2) in tables else tables.get((1, 1))
     return sh.row(
         kind=partition.node_kind,
-        kind_gpus=str(len(site.node_kinds[partition.node_kind].gpus)),
-        devices="0" if described == NO_GPUS else described.partition(" ")[0],
-        whole_nodes="1" if partition.whole_nodes else "",
+        kind_gpus=str(len(kind.gpus)),
+        kind_devices="0" if described == NO_GPUS else described.partition(" ")[0],
+        whole_cpus=str(len(whole[0].pu_os)) if whole else "",
     )
 
 
@@ -187,10 +192,12 @@ def _families(of: Rendering) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
 def _prolog_binds(of: Rendering) -> Iterator[str]:
     chains: list[sh.Chain] = []
     for module, binds in groupby(_binds(of, of.modules), key=lambda bind: bind[0].where):
-        chains.append(((sh.Where(), f"brought_by {bind_marker(str(module))}"),))
+        marker = bind_marker(str(module))
+        chains.append(((sh.Where(), f"begin_module {marker}"),))
         for item, where in binds:
             required = "required" if item.required else "optional"
             chains.append(((where, sh.call("bind", required, *_bind_words(item))),))
+        chains.append(((sh.Where(), f"end_module {marker}"),))
     yield from sh.decide(chains, "step")
 
 
@@ -222,7 +229,7 @@ def _binding(site: Site) -> Iterator[str]:
 
 def _places(site: Site) -> Iterator[str]:
     """Yield the places where a node may have room for private directories."""
-    yield from (f"place {shlex.quote(system.path)}" for system in site.private_places)
+    yield from (f"place {path}" for path in private_places(site))
 
 
 def _directories(site: Site) -> Iterator[str]:
@@ -231,7 +238,7 @@ def _directories(site: Site) -> Iterator[str]:
     for setting in site.settings:
         if setting.where == TASK and setting.directory:
             below = [f"{setting.directory}/{name}" for name in setting.with_directories]
-            words.update(dict.fromkeys(name.replace("{rank}", "$local_id") for name in below or [setting.directory]))
+            words.update(dict.fromkeys(name.replace("{rank}", "$ls_local_id") for name in below or [setting.directory]))
     yield f'directories="{" ".join(words)}"'
 
 
@@ -256,11 +263,12 @@ def wrapper_data(of: Rendering) -> Iterator[str]:
     """Yield the data of the wrapper."""
     site = of.site
     followed = [loaded_plan for loaded_plan in of.plans if loaded_plan.plan.platform == of.selection.platform]
-    yield from _head("ls_site_", of)
+    yield from _head(of)
     runtimes = [([command if command != RUNTIMES[0] else "*"], [_runtime(site, command)]) for command in RUNTIMES[::-1]]
     yield from sh.function("ls_site_runtime_of", sh.case('"$1"', runtimes))
-    valued = (*ACTION_VALUED, *(f"-{letter}" for letter in ACTION_VALUED_LETTERS))
-    yield from sh.lookup("ls_site_option", [(valued, sh.NOTHING)])
+    yield "# options of which the next word is the value, and their letters"
+    yield from sh.lookup("ls_site_option", [(ACTION_VALUED, sh.NOTHING)])
+    yield sh.assign(ls_site_letters=ACTION_VALUED_LETTERS)
     planned = [planned for loaded_plan in followed for planned in _planned(site, loaded_plan)]
     yield from sh.lookup("ls_site_plan", [(patterns, values) for patterns, values, exact in planned if exact])
     yield from sh.lookup("ls_site_plan_like", [(patterns, values) for patterns, values, exact in planned if not exact])
@@ -277,7 +285,7 @@ def wrapper_data(of: Rendering) -> Iterator[str]:
         for plan in followed
     ]
     yield from sh.function("ls_site_follow", sh.case('"$1"', rows) if rows else ())
-    yield "# ls_rule: RELEASE FAMILIES PLUGIN (each may be empty), what to do, the value"
+    yield "# ls_rule: release, families, plugin (each may be empty), what to do, the value"
     yield from sh.function("ls_site_settings", sh.decide(wrapper_chains(site, of.decisions), "ls_step"))
     yield 'ls_start "$@"'
 
@@ -329,12 +337,11 @@ def _read_values(site: Site, platform: str, holds: Holds) -> dict[str, str]:
     """Return the wrapper's variables for what was read in an image."""
     version = None if site.gpu_stack is None else holds.stacks.get(site.gpu_stack)
     lacking = f"{host_path(site, holds.lacking)}/libfabric.so.1" if holds.lacking else holds.too_old
-    left_alone = names_left_alone(site, platform, holds)
     return {
         "ls_version": "" if version is None else number_of(version),
         "ls_plugin": plugin_word(holds.plugin),
         "ls_lacking": lacking,
-        "ls_left_alone": f"{' '.join(left_alone)} " if left_alone else "",
+        "ls_left_alone": " ".join(names_left_alone(site, platform, holds)),
     }
 
 

@@ -114,7 +114,7 @@ def _acts(site: Site, setting: Setting) -> bool:
 
 
 def _for_prolog(site: Site, name: str, verdict: Verdict[Setting] | None) -> str:
-    action, word = _action(verdict, "local_id")
+    action, word = _action(verdict, "ls_local_id")
     if verdict is None or action == "leave" or depends_on_image(site, verdict.entry.when):
         return NOTHING
     if action == "value":

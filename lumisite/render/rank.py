@@ -199,12 +199,16 @@ def _value(site: Site, setting: Setting, private: str | None) -> str | None:
     return setting.value
 
 
+def private_places(site: Site) -> list[str]:
+    """Return the folders that may have private directories; scripts keep them in a list with blanks between."""
+    paths = (system.path for system in site.private_places)
+    return [path.rstrip("/") for path in paths if re.fullmatch(r"[A-Za-z0-9/._+@=-]+", path)]
+
+
 def private_folder(site: Site, user: int) -> str | None:
     """Return where the private directories of a user are: in the first of the site's places that will do."""
-    paths = (system.path for system in site.private_places)
-    fitting = (path for path in paths if re.fullmatch(r"[A-Za-z0-9/._+@=-]+", path))
-    first = next(fitting, None)
-    return None if first is None else f"{first.rstrip('/')}/lumisite-{user}"
+    places = private_places(site)
+    return f"{places[0]}/lumisite-{user}" if places else None
 
 
 # ---------------------------------------------------------------- binds

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 RELEASE_TOKEN = "@lumisite-release-id@"  # noqa: S105  # no secret
 
 #: The files of `spank_helpers/` that make up what a task runs.
-PROLOG_SCRIPTS = ("prolog.sh", "policy.sh", "caches.sh", "masks.sh")
-WRAPPER_SCRIPTS = ("wrapper.sh", "policy.sh")
+PROLOG_SCRIPTS = ("prolog.sh", "common.sh", "caches.sh", "masks.sh")
+WRAPPER_SCRIPTS = ("wrapper.sh", "common.sh")
 
 
 def render_tree(

@@ -9,9 +9,10 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,10 +34,9 @@ from tests.support.prologs import shell_command
 
 _PROLOG = """\
 exists() { :; }
-may_be_private() { :; }
-own_folder() { :; }
-check_gpus() { :; }
-know_granted_cpus() { granted=''; }
+is_own() { :; }
+check_devices() { :; }
+know_granted_cpus() { granted_cpus=''; }
 ls_read_policy() { ls_mode=on; }
 make_private() { private=${places%% *}; }
 bind_task() { :; }
@@ -90,14 +90,15 @@ def tree_of(
 
 @dataclass(frozen=True)
 class Stage:
-    """Who acted, the environment after it, and the keys and values that it reported."""
+    """Who acted, the environment after it, and what it said of it under LUMISITE_VERBOSE."""
 
     by: str
     after: Mapping[str, str]
-    reports: Sequence[tuple[str, str]] = ()
+    notes: Sequence[str] = ()
 
-    def report(self, key: str) -> str | None:
-        return next((value for name, value in self.reports if name == key), None)
+    def find(self, pattern: str) -> re.Match[str] | None:
+        """Return the first of the notes that a pattern fits as a whole."""
+        return next(filter(None, (re.fullmatch(pattern, note) for note in self.notes)), None)
 
 
 def after_modules(tree: Tree, modules: Sequence[ModulePlan]) -> Stage:
@@ -137,7 +138,7 @@ def run_prolog(tree: Tree, folder: Path, step: Step, task: int, before: Stage, s
             environment[variable] = value
         elif verb == "unset":
             environment.pop(variable, None)
-    return Stage("prolog", environment, _reports(line.removeprefix("print ") for line in lines))
+    return Stage("prolog", environment, _notes(line.removeprefix("print ") for line in lines))
 
 
 def run_wrapper(tree: Tree, folder: Path, image: str, before: Stage, shell: str) -> Stage:
@@ -149,7 +150,7 @@ def run_wrapper(tree: Tree, folder: Path, image: str, before: Stage, shell: str)
     said = _run(command, {**before.after, "PWD": str(folder)})
     pairs = (pair.partition("=") for pair in os.fsdecode(out.read_bytes()).split("\0") if pair)
     extra = {"LUMISITE_VERBOSE", "PWD", "OLDPWD", "SHLVL", "_"} - set(before.after)
-    return Stage("wrapper", {name: value for name, _, value in pairs if name not in extra}, _reports(said.split("\n")))
+    return Stage("wrapper", {name: value for name, _, value in pairs if name not in extra}, _notes(said.split("\n")))
 
 
 def _slurm(site: Site, step: Step, kind: str, task: int) -> dict[str, str]:
@@ -181,7 +182,7 @@ def _script(tree: Tree, folder: Path, name: str, path: str, functions: str) -> P
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> str:
     done = subprocess.run(
         command,
-        env={**environment, "LUMISITE_VERBOSE": "report"},
+        env={**environment, "LUMISITE_VERBOSE": "all"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -191,10 +192,10 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> str:
     return os.fsdecode(done.stdout)
 
 
-def _reports(lines: Iterator[str] | Sequence[str]) -> list[tuple[str, str]]:
-    """Parse `report KEY VALUE`."""
-    words = (line.split(" ", 2) for line in lines if line.startswith("report "))
-    return [(key, value) for _, key, value in words]
+def _notes(lines: Iterable[str]) -> list[str]:
+    """Parse `lumisite: NODE rank N: NOTE`."""
+    found = (re.fullmatch(r"lumisite: \S+ rank \d+: (.*)", line) for line in lines)
+    return [match[1] for match in found if match]
 
 
 @functools.cache
@@ -240,8 +241,8 @@ def compared(
         assert list(decided.cpus) == [_cpus(tree, module, step, task, shell) for task in range(step.tasks_per_node)], (
             where
         )
-    if (said := stages[-1].report("image")) is not None and known is not None:
-        assert _image_words(tree.site, known) == said, where
+    if known is not None and (said := stages[-1].find(r".*: family (\S+?)(?:, .* ([0-9.]+))?")):
+        assert _image_words(tree.site, known) == said.groups(), where
     return decided
 
 
@@ -267,7 +268,8 @@ def _variables(site: Site, stages: Sequence[Stage]) -> dict[str, tuple[str, str]
     by: dict[str, str] = {"PATH": ""}
     before: Mapping[str, str] = {"PATH": "/usr/bin:/bin"}
     for stage in stages:
-        names = {name for key, name in stage.reports if key == "setting"}
+        set_by_it = (re.fullmatch(r"(\w+)(?:=.*| unset)(?<! ran)", note) for note in stage.notes)
+        names = {match[1] for match in set_by_it if match}
         names |= {name for name, value in stage.after.items() if before.get(name) != value}
         by |= dict.fromkeys(names, stage.by)
         before = stage.after
@@ -295,16 +297,15 @@ def _binds(site: Site, stages: Sequence[Stage]) -> list[tuple[str, str, str]]:
 
 def _cpus(tree: Tree, module: str, step: Step, task: int, shell: str) -> Cpus:
     stage = _prolog(tree, module, step, task, shell)
-    cpus = stage.report("cpus")
-    if cpus is None:
-        return Cpus(task, None, stage.report("no-cpus") or "")
-    return Cpus(task, mask_of(parse_number_list(cpus.split(" ")[0])), "")
+    if why := stage.find("no CPU binding: (.*)"):
+        return Cpus(task, None, why[1])
+    cpus = stage.find(r"CPUs (\S+) .*")
+    assert cpus is not None
+    return Cpus(task, mask_of(parse_number_list(cpus[1])), "")
 
 
-def _image_words(site: Site, known: WrapperImage) -> str:
+def _image_words(site: Site, known: WrapperImage) -> tuple[str, str | None]:
     holds = known.holds
     release = None if site.gpu_stack is None else holds.stacks.get(site.gpu_stack)
     number = [] if release is None else [int(part) for part in (*release.order.release, 0, 0)[:3]]
-    text = ".".join(map(str, number)).removesuffix(".0")
-    plugin = {None: "", True: "yes", False: "no"}[holds.plugin]
-    return f"{known.known_from}/{holds.family or ''}/{text}/{plugin}"
+    return holds.family or "unknown", ".".join(map(str, number)).removesuffix(".0") or None

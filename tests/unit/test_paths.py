@@ -31,7 +31,7 @@ def test_the_scripts_spell_the_same() -> None:
     root = (f"/{paths.CURRENT}/{paths.SPANK}", f"/{paths.RELEASES}/", f"/{paths.POLICY}")
     folder, prolog = paths.WRAPPERS, paths.PROLOG
     expected = {
-        "policy.sh": root,
+        "common.sh": root,
         "prolog.sh": (f"/{paths.CURRENT}/{paths.SPANK}", f"/{paths.RELEASES}/$site_release/{folder}"),
         "wrapper.sh": (f"/{folder}",),
         "cli_filter.lua": (*root, prolog, f"/{paths.SPANK}"),

@@ -1,17 +1,18 @@
 # A site of one family, to run the wrapper by hand; `echo` stands for the runtime:
-#   cat spank_helpers/{wrapper,policy}.sh tests/data/helper/wrapper.sh >/tmp/wrapper
-#   LUMISITE_VERBOSE=1 LUMISITE_DONE=.. sh /tmp/wrapper exec torch-rocm-6.2.4.sif
+#   cat spank_helpers/{wrapper,common}.sh tests/data/helper/wrapper.sh >/tmp/wrapper
+#   LUMISITE_VERBOSE=1 LUMISITE_DONE=0.0.0 sh /tmp/wrapper exec torch-rocm-6.2.4.sif
 ls_site_root=/nowhere
-ls_site_stacks='25.03-rocm6.2'
+ls_site_combinations='25.03-rocm6.2'
 ls_site_runtime_of() {
 	ls_site_prefix=SINGULARITY ls_site_runtime=/usr/bin/echo
 }
 ls_site_option() {
 	case $1 in
-	--bind | -B) ;;
+	--bind) ;;
 	*) return 1 ;;
 	esac
 }
+ls_site_letters=B
 ls_site_plan() {
 	return 1
 }

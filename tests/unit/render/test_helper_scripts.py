@@ -100,7 +100,7 @@ def test_the_prolog_runs_by_hand(shell: str, tmp_path: Path) -> None:
 def test_the_wrapper_runs_by_hand(shell: str, tmp_path: Path) -> None:
     script = by_hand(tmp_path, *(ROOM / name for name in WRAPPER_SCRIPTS), DATA / "wrapper.sh")
     command = [shell, str(script), "exec", "torch-rocm-6.2.4.sif", "true"]
-    step = {"PATH": "/bin", "PWD": "/x", "LUMISITE_VERBOSE": "1", "LUMISITE_DONE": ".."}
+    step = {"PATH": "/bin", "PWD": "/x", "LUMISITE_VERBOSE": "1", "LUMISITE_DONE": "0.0.0"}
     done = subprocess.run(command, env=step, capture_output=True, text=True, check=True)
     assert done.stdout == "exec torch-rocm-6.2.4.sif true\n"
     assert "lumisite: with the bind /:/host\n" in done.stderr
