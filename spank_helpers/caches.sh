@@ -10,16 +10,14 @@ find_places() {
 cache() { if is_free "$1"; then caches="$caches$1=$2 "; fi; }
 # A folder that all users of the node may write to. Another user may have taken the usual name.
 place() {
-	user=${SLURM_JOB_UID-}
-	case $user in '' | *[!0-9]*) user=job$ls_job ;; esac
-	name=$1/lumisite-$user
+	ls_to_number "${SLURM_JOB_UID-}" "job$ls_job"
+	name=$1/lumisite-$ls_number
 	if [ -e "$name" ] || [ -L "$name" ]; then is_private "$name" || name=$name-$ls_job; fi
 	places="$places${places:+ }$name"
 }
 # The sticky bit is what the mkdir below gives: what stood there before, of another user or open to
 # a group, has none.
-is_private() { is_own "$1" && [ -k "$1" ]; }
-is_own() { [ -d "$1" ] && ! [ -L "$1" ] && [ -O "$1" ]; }
+is_private() { [ -d "$1" ] && ! [ -L "$1" ] && [ -O "$1" ] && [ -k "$1" ]; }
 
 # ---- for step 8
 # Sets $private to the first place that has all directories, empty where none has.
@@ -32,27 +30,23 @@ make_private() {
 	done
 	private=''
 }
-# In a folder with the sticky bit, or of the user's own, nobody else can exchange ours.
+# In a folder with the sticky bit, or of the user's own, nobody else can exchange ours; and in ours,
+# nobody else can make anything.
 make_directories() {
 	[ -k "${private%/*}" ] || [ -O "${private%/*}" ] || return
 	[ -e "$private" ] || run mkdir -m 1700 "$private"
 	is_private "$private" || return
-	are_there || make_them
-	are_there
-}
-are_there() { for name in $directories; do is_own "$private/$name" || return; done; }
-make_them() {
 	set --
-	for name in $directories; do set -- "$@" "$private/$name"; done
-	run mkdir -p "$@"
+	for name in $directories; do
+		[ -d "$private/$name" ] || set -- "$@" "$private/$name"
+	done
+	[ "$#" = 0 ] || run mkdir -p "$@"
 }
 # Whether a block of data can still be written: a full disk may have room for directories. The file
 # is left empty, so that the next task needs a block again. Nothing but a file is opened.
 has_space() {
 	file=$private/.space
-	if [ -e "$file" ] || [ -L "$file" ]; then
-		[ -f "$file" ] && ! [ -L "$file" ] || return
-	fi
+	if [ -L "$file" ] || { [ -e "$file" ] && ! [ -f "$file" ]; }; then return 1; fi
 	printf '%4097s' '' >>"$file" && printf '' >"$file"
 }
 set_caches() {

@@ -1,5 +1,5 @@
-# ---- what prolog and wrapper have in common; ls_say is of each. Names begin with ls_ because of the
-# wrapper: a shell variable that the user happens to export would reach the container changed.
+# ---- what prolog and wrapper have in common; each has its own ls_say. Names begin with ls_ because
+# a variable of the user's that the wrapper uses would reach the container changed.
 
 # Sets $ls_number to $1 if that is one, else to $2: arithmetic on anything else would end the shell.
 ls_to_number() {
@@ -67,13 +67,12 @@ ls_note_kept() {
 
 # ---- the list of binds
 # Sets $ls_list to the list, $ls_list_name to its variable, and $ls_other_binds to the user's binds
-# that stand elsewhere. Apptainer has a list of its own, and reads Singularity's where that is empty:
-# what a user has there stays in use.
+# in another one. Apptainer's own list is APPTAINER_BINDPATH, and Singularity's where that is empty.
 ls_know_list() {
 	ls_list_name=${ls_site_prefix}_BINDPATH
-	case $ls_list_name,${APPTAINER_BINDPATH-},${SINGULARITY_BINDPATH-} in
-	APPTAINER_BINDPATH,,?*) ls_list_name=SINGULARITY_BINDPATH ;;
-	esac
+	if [ -z "${APPTAINER_BINDPATH-}" ] && [ "${SINGULARITY_BINDPATH-}" ]; then
+		ls_list_name=SINGULARITY_BINDPATH
+	fi
 	ls_look_up "${ls_site_prefix}_BIND"
 	ls_other_binds=$ls_value
 	ls_look_up "$ls_list_name"
@@ -86,6 +85,7 @@ ls_is_bound() {
 	*) return 1 ;;
 	esac
 }
+# Whether a bind is in the list.
 ls_is_listed() { case ${1:+,$ls_list,} in *",$1,"*) ;; *) return 1 ;; esac }
 ls_take_out() {
 	ls_is_listed "$1" || return
@@ -126,12 +126,12 @@ ls_read_policy() {
 # from a line of another form on, behind 64 lines, and without a line; blank lines and those that
 # begin with `#` are none.
 ls_read_lines() {
-	ls_mode=off ls_lines=0 ls_scope='' ls_rest=''
-	# bash can end what it takes for a line after 256 bytes; others read each to its end.
-	case ${BASH_VERSION-} in '') ls_limit='' ;; *) ls_limit='-n 256' ;; esac
+	ls_mode=off ls_line=0 ls_scope='' ls_rest=''
+	# bash can end what it takes for a line after 4096 bytes; others read each to its end.
+	case ${BASH_VERSION-} in '') ls_limit='' ;; *) ls_limit='-n 4096' ;; esac
 	while eval "read -r $ls_limit ls_word ls_scope ls_name ls_rest" || [ "$ls_word" ]; do
-		ls_lines=$((ls_lines + 1))
-		case $ls_lines in 65) ls_mode=off && return ;; esac
+		ls_line=$((ls_line + 1))
+		case $ls_line in 65) ls_mode=off && return ;; esac
 		case "$ls_word $ls_scope $ls_name $ls_rest" in
 		' '* | '#'*) ;;
 		?*' default  ') ls_mode=$ls_word && return ;;

@@ -83,7 +83,7 @@ start() {
 # ---- lines for Slurm, in $lines
 emit() { lines="$lines$1$line_end"; }
 # A value of the user's may have control characters: the line ends before the first.
-ls_say() { emit "print lumisite: ${1%%[!\ -~]*}"; }
+ls_say() { emit "print lumisite: ${1%%[![:print:]]*}"; }
 drop() { emit "unset $1"; }
 # A variable and its value; none where the value would make two lines, or is more than Slurm takes.
 put() {

@@ -34,7 +34,7 @@ from tests.support.prologs import shell_command
 
 _PROLOG = """\
 exists() { :; }
-is_own() { :; }
+is_private() { :; }
 check_devices() { :; }
 know_granted_cpus() { granted_cpus=''; }
 ls_read_policy() { ls_mode=on; }

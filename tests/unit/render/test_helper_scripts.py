@@ -93,7 +93,7 @@ def test_the_prolog_runs_by_hand(shell: str, tmp_path: Path) -> None:
     assert done.stderr == ""
     assert "export SINGULARITY_BINDPATH=/:/host" in lines
     assert "export NCCL_DEBUG=WARN" in lines
-    assert lines[-1] == "print lumisite: this node rank 0: no CPU binding: how many tasks this node has is not known"
+    assert lines[-1] == "print lumisite: no CPU binding: how many tasks this node has is not known"
 
 
 @pytest.mark.parametrize("shell", ["dash", "bash"])

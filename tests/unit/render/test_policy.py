@@ -78,7 +78,7 @@ LOOSE = {
     "\tobserve\tdefault \n": "observe",
     "off partition a\nobserve default": "observe",
     "# Monday\n\n \t\n  #off default\nobserve default\n": "observe",
-    "off partition a\n\n# the rest": "on",
+    f"off partition a\n\n# {'the rest ' * 40}\non account project_1": "on",
 }
 
 
@@ -128,8 +128,8 @@ def test_a_policy_that_is_no_file_is_off(shell: str, tmp_path: Path) -> None:
 
 
 EVERY = [*(f"{text}\n" for text in (*LINES, *OTHER_WORDS, "off partition a")), *LOOSE, *DAMAGED.values()]
-#: Those that `lumisite policy` may have written.
-WRITTEN = {f"{text}\n" for text in (*LINES, "off partition a")}
+#: Those that `lumisite policy` may have written, and one with remarks.
+WRITTEN = {f"{text}\n" for text in (*LINES, "off partition a")} | {text for text in LOOSE if text.startswith("#")}
 
 
 @pytest.mark.parametrize("text", EVERY, ids=range(len(EVERY)))
