@@ -288,7 +288,7 @@ def test_the_filter_marks_a_binding_that_the_user_typed(filtered: Cluster) -> No
     install_filter(filtered)
     shown = f"singularity --quiet exec {IMAGE} grep Cpus_allowed_list /proc/self/status"
     typed = filtered.run(f"LUMISITE_VERBOSE=1 srun -n2 -p standard-g --cpu-bind=cores {shown}").check().stdout
-    assert typed.count("no CPU binding: the binding is yours") == 1  # one block a node
+    assert typed.count("no CPU binding: the binding is yours") == 2  # by each task
     free = filtered.run(f"LUMISITE_VERBOSE=1 srun -n1 -p standard-g {shown}").check().stdout
     assert "the binding is yours" not in free
 
