@@ -38,8 +38,7 @@ def test_what_only_explains_takes_an_example_and_says_so(command: str, capsys: O
 
 
 @pytest.mark.parametrize(
-    "command",
-    ["check", "check --host", "masks --node lumi-g", "binds image", "images", "status", "validate --dry-run"],
+    "command", ["check", "check --host", "masks --node lumi-g", "binds image", "images", "status", "validate --dry-run"]
 )
 def test_what_needs_a_site_takes_none_that_nobody_named(command: str, capsys: Output) -> None:
     assert main(command.split()) == 2

@@ -30,14 +30,10 @@ def test_jobs_that_a_script_writes_or_submits_are_scripts_of_their_own(text: str
     ("text", "expected"),
     [
         (WHOLE + 'S="srun -N 2 \\\n  --gpus-per-task=1"\n$S x\n', ["3 missing-partner"]),
-        (WHOLE + 'O="--gpus-per-task=1 -n 16"\nsrun $O x\n', ["3 missing-partner"]),
         (WHOLE + "O='--mpi=pmi2 --gpus-per-task=1'\nsrun \"$O\" x\n", []),
-        (WHOLE + "O=(-n 16 --gpus-per-task=1)\nsrun x\n", []),
         (PART + 'A=(--master_port=4000)\ntorchrun "${A[@]}" x\n', ["3 fixed-port"]),
-        (PART + 'export "MASTER_PORT=4000"\n', ["3 fixed-port"]),
         (WHOLE + "if true; then srun --gpus-per-task=1 x; fi\n", ["3 missing-partner"]),
         (WHOLE + "echo srun --gpus-per-task=1 x\ncommand -v srun\n", []),
-        (PART + "if true; then export MASTER_PORT=4000; fi\n", ["3 fixed-port"]),
         (PART + "for i in 1 2; do MIOPEN_USER_DB=/tmp/x srun y; done\n", ["3 misnamed-variable"]),
         (PART + "srun --export=ALL,MIOPEN_USER_DB=/tmp/x y\n", ["3 misnamed-variable"]),
     ],
@@ -50,13 +46,11 @@ def test_what_stands_in_variables_and_after_reserved_words(text: str, expected: 
     ("text", "expected"),
     [
         ("#SBATCH -p small-g -N 1 -n 8 -c 7\n#SBATCH hetjob\n#SBATCH -p small -N 1 -n 8 -c 16\n", []),
-        ("#SBATCH -p small -N 1 -n 8 -c 16\n#SBATCH hetjob\n#SBATCH -p dev-g\n", []),
         ("#SBATCH -p small\n#SBATCH hetjob\n#SBATCH -p dev-g\nsrun -n 8 -N 1 --gpus-per-task=1 b\n", []),
         (
             "#SBATCH -p small\n#SBATCH hetjob\n#SBATCH -p dev-g\nsrun -p dev-g -n 8 --gpus-per-task=1 b\n",
             ["4 missing-partner"],
         ),
-        ("#SBATCH -p standard-g,small-g\nexport MASTER_PORT=4000\n", ["2 fixed-port"]),
         ("#SBATCH -p standard-g,small-g -N 1 -n 8 -c 8\n", ["1 too-many-cores"]),
         ("#SBATCH -p standard-g,unknown -N 1 -n 8 -c 8\n", []),
     ],
@@ -65,23 +59,14 @@ def test_several_components_and_partitions(text: str, expected: list[str]) -> No
     assert found(text) == expected
 
 
-@pytest.mark.parametrize(
-    "head",
-    [
-        "#SBATCH -p batch\n",
-        "#SBATCH --partition=booster --gres=gpu:4\n",
-        "#SBATCH -p gpu,gpu-dev\n",
-    ],
-)
+@pytest.mark.parametrize("head", ["#SBATCH -p batch\n", "#SBATCH --partition=booster --gres=gpu:4\n"])
 def test_the_machine_of_another_site_is_not_this_one(head: str) -> None:
     body = (
         "#SBATCH --ntasks-per-node=8 -c 16 --gpus-per-task=1 --gpu-bind=closest\nexport MASTER_PORT=29500 CXI_FORK_SAFE=1\n"
         "export LD_LIBRARY_PATH=/opt/cray/libfabric/2.3.1/lib64\nsrun -c 16 --cpu-bind=map_cpu:1,2 ./app\n"
     )
     assert found(head + body) == []
-    assert found("#SBATCH -p standard-g\n" + body) != []
     assert found("#SBATCH -p <partition>\n" + body) != []
-    assert found("#SBATCH -C gpu -q regular\n" + body) != []
 
 
 @pytest.mark.parametrize(
@@ -89,10 +74,8 @@ def test_the_machine_of_another_site_is_not_this_one(head: str) -> None:
     [
         ("export MASTER_PORT=${MASTER_PORT:-29400}", 1),
         (': "${MASTER_PORT:=29400}"', 1),
-        ("P=29400; torchrun --master_port $P x", 1),
         ('torchrun --rdzv-endpoint="$HOST:29400" x', 1),
         ("accelerate launch --main_process_port 29400 x", 1),
-        ("export MASTER_PORT=29400; torchrun --master_port $MASTER_PORT x", 1),
         ("torchrun --master_port 0 --rdzv-endpoint=localhost:0 x", 0),
         ("export MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))", 0),
     ],
@@ -107,12 +90,9 @@ def test_ports(line: str, expected: int) -> None:
     [
         ("$WITH_CONDA\nsrun singularity exec x.sif python y\n", ["3 with-conda"]),
         ('C="$WITH_CONDA; python y"\nsrun singularity exec x.sif bash -c "$C"\n', ["3 with-conda"]),
-        ("C='$WITH_CONDA; python y'\nsrun singularity exec x.sif bash -c \"$C\"\n", []),
         ("cat > r.sh <<EOF\n$WITH_CONDA\npython y\nEOF\n", ["4 with-conda"]),
         ("cat > r.sh <<EOF\n\\$WITH_CONDA\npython y\nEOF\n", []),
-        ("cat > r.sh <<'EOF'\n$WITH_CONDA\npython y\nEOF\n", []),
         ("srun singularity exec x.sif bash -c 'bash -c \"$WITH_CONDA; python y\"'\n", []),
-        ("C=\"$WITH_CONDA; python y\"\nsrun singularity exec x.sif bash -c '$C'\n", []),
         ('echo "activate with $WITH_CONDA"\n', []),
     ],
 )
@@ -124,10 +104,8 @@ def test_conda_is_activated_inside(text: str, expected: list[str]) -> None:
     ("line", "expected"),
     [
         ("D=$(mktemp -d); E=$D/x; export MIOPEN_USER_DB_PATH=$E/db", 1),
-        ("export MIOPEN_USER_DB_PATH=$(TMPDIR=/tmp mktemp -d)", 1),
         ("export MIOPEN_CUSTOM_CACHE_DIR=`mktemp -d`", 1),
         ("srun singularity exec --env MIOPEN_USER_DB_PATH=$(mktemp -d) x.sif python y", 1),
-        ('srun singularity exec x.sif bash -c "export MIOPEN_USER_DB_PATH=\\$(mktemp -d); python y"', 0),
         ("srun singularity exec x.sif bash -c 'export MIOPEN_USER_DB_PATH=$(mktemp -d); python y'", 0),
         ("D=$(mktemp -d); export MIOPEN_USER_DB_PATH=/tmp/$USER; cp x $D", 0),
     ],
@@ -140,10 +118,8 @@ def test_the_list_of_one_node_is_its_name() -> None:
     line = "export MASTER_ADDR=$(echo $SLURM_NODELIST | cut -d, -f1)\n"
     assert found("#SBATCH -p standard-g -N 1\n" + line) == []
     assert found("#SBATCH -p standard-g -N 4\n" + line) == ["2 nodelist"]
-    assert found("#SBATCH -p standard-g -N 4\nH=${SLURM_NODELIST%%,*}\nexport MASTER_ADDR=$H\n") == ["2 nodelist"]
     cut = '#SBATCH -p standard-g -N 4\nH="nid$(echo $SLURM_STEP_NODELIST | grep -Eo [0-9]+ | head -n 1)"\n'
     assert found(cut + "torchrun --rdzv_endpoint=$H:$PORT x\n") == ["2 nodelist"]
-    assert found(cut + "torchrun --master_addr $H x\n") == ["2 nodelist"]
     assert found(cut + "echo $H\n") == []
 
 
@@ -159,6 +135,6 @@ def test_variables_that_are_made_of_others(lines: str, expected: list[str]) -> N
     assert found(PART + lines) == expected
 
 
-@pytest.mark.parametrize("text", ["$(" * 20_000, '"$(' * 20_000, "X=(" * 4_000, "A=(" + "$(" * 20_000])
+@pytest.mark.parametrize("text", ["$(" * 20_000, "A=(" + "$(" * 20_000])
 def test_the_deepest_nesting_is_read_to_the_end(text: str) -> None:
     assert found(text) == []

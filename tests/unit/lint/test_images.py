@@ -25,16 +25,13 @@ LAIF = "/appl/local/laifs/containers"
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("singularity exec a.sif b.sif", [("exec", "a.sif")]),
         ("srun -N 2 /usr/bin/apptainer --debug run --nv -B /x --bind=/y -eB /z -B/w a.sif x", [("run", "a.sif")]),
         ("singularity -c conf shell --env A=b,C=d --cleanenv -- a.sif", [("shell", "a.sif")]),
         ("D=/d; S=$D/a.sif; T=${S}; singularity exec ${T} x", [("exec", "/d/a.sif")]),
-        ("S=a.sif; S=b.sif; singularity exec $S x", [("exec", "$S")]),
         ("O='-B /x --rocm'; singularity exec $O a.sif x", [("exec", "a.sif")]),
         ("singularity exec $O a.sif x", [("exec", "a.sif")]),
         ("singularity exec --new-option a.sif x", [("exec", "")]),
         ("R='singularity exec -B /x a.sif'\nsrun $R x", [("exec", "a.sif")]),
-        ("srun bash -c 'singularity exec a.sif x'", [("exec", "a.sif")]),
         ("echo singularity exec a.sif; module load singularity; which singularity", []),
         ("singularity exec", [("exec", None)]),
     ],
@@ -49,7 +46,6 @@ def test_the_containers_that_a_script_starts(text: str, expected: list[tuple[str
         ("lumi-rocm-rocm-5.6.1.sif", 1),
         ("docker://rocm/dev-ubuntu-24.04:rocm7.1", 1),
         ("/x/lumi-multitorch-u24r70f21m50t210-20260415_130625.sif", 0),
-        ("my.sif", 0),
         ("$SIF", 0),
     ],
 )
@@ -65,11 +61,9 @@ def test_images_outside_the_range_of_the_driver(image: str, expected: int) -> No
     ("command", "expected"),
     [
         ("singularity exec lumi-multitorch-latest.sif x", 1),
-        (f"srun singularity exec -B /x {LAIF}/lumi-multitorch-latest.sif x", 1),
         (f"I={LAIF}/lumi-multitorch-latest.sif; srun singularity exec $I x; srun singularity exec $I y", 1),
         ("singularity run lumi-multitorch-latest.sif x", 0),
         ("singularity exec lumi-jax-rocm-6.2.0-python-3.12-jax-0.4.28.sif x", 0),
-        ("singularity exec my.sif x", 0),
     ],
 )
 def test_exec_of_an_image_that_its_runscript_prepares(command: str, expected: int) -> None:
@@ -87,15 +81,12 @@ GPUS = "#SBATCH -p dev-g --gpus=2\n"
     ("image", "maker"),
     [
         ("docker://nvcr.io/nvidia/pytorch:24.10-py3", "NVIDIA"),
-        ("docker://nvidia/cuda:12.4.1-devel-ubuntu22.04", "NVIDIA"),
         ("torch2.4-cu121-py310.sif", "NVIDIA"),
         ("/scratch/nvidia/cuda12/mine.sif", None),
         ("my-barracuda12.sif", None),
         ("from-cuda12-to-rocm6.2.sif", None),
-        ("docker://vllm/vllm-openai:latest", None),
         ("docker://rocm/pytorch:rocm6.3_ubuntu22.04", None),
         ("lumi-multitorch-latest.sif", None),
-        ("$SIF", None),
     ],
 )
 def test_an_image_for_gpus_of_another_vendor(image: str, maker: str | None) -> None:
@@ -131,10 +122,7 @@ def test_what_the_lock_has_counts_more_than_the_name() -> None:
     assert (
         known_image(job, "/x/lumi-rocm-rocm-6.0.3.sif").holds.family,
         known_image(job, "/x/mine.sif").holds.plugin,
-    ) == (
-        "lumi-rocm",
-        None,
-    )
+    ) == ("lumi-rocm", None)
     assert known_image(job, "/x/lumi-multitorch-u24r64f2.sif").holds.family is None
     assert known_image(job, "/x/stranger.sif").holds.family is None, "it only stands for what no family recognises"
 

@@ -13,16 +13,12 @@ from tests.support.linted import LUMI, found
     ("lines", "expected"),
     [
         ("module load singularity-AI-bindings/99.99", ["1 unknown-module"]),
-        ("module load singularity-AI-bindings/25.03", ["1 unknown-module"]),
         ("module --force load cray-python singularity-CPEbits/22.08", ["1 unknown-module"]),
-        ("V=99.99; module load singularity-AI-bindings/$V", ["1 unknown-module"]),
         # what the site can have
-        ("module load singularity-AI-bindings", []),
         ("module load singularity-AI-bindings/default singularity-CPEbits/", []),
         ("module load singularity-AI-bindings/25.03-rocm6.2 singularity-CPEbits/25.09", []),
         # what is not the site's, or not loaded
         ("module load pytorch/99.99 LUMI/25.03", []),
-        ("module unload singularity-AI-bindings/99.99; ml -singularity-AI-bindings/99.99", []),
         ("module use /project/me/modules\nmodule load singularity-AI-bindings/99.99", []),
         ("#SBATCH -p gpu\nmodule load singularity-AI-bindings/99.99", []),
     ],
@@ -35,7 +31,6 @@ def test_versions_of_modules(lines: str, expected: list[str]) -> None:
     ("lines", "expected"),
     [
         ("module use /appl/local/training/modules/AI-20241126/\nml singularity-CPEbits", ["1 retired-folder"]),
-        ("module load singularity-CPEbits\nmodule use /appl/local/training/modules/AI-20241126", ["2 retired-folder"]),
         ("#module use /appl/local/training/modules/AI-20241126\nmodule load singularity-CPEbits", []),
     ],
 )
@@ -48,12 +43,10 @@ def test_folders_of_past_courses(lines: str, expected: list[str]) -> None:
     [
         ("module load singularity-AI-bindingss", ["1 unknown-module"]),
         ("ml singularity_CPEbits/25.03", ["1 unknown-module"]),
-        ("module load singularity-bindings", ["1 foreign-module"]),
         ("module load singularity-bindings singularity-AI-bindings", ["1 conflicting-modules"]),
         ("ml singularity-userfilesystems\nml lumi-aif-singularity-bindings", ["2 conflicting-modules"]),
         # what is another one's, or gone before
         ("module use /project/me/modules\nmodule load singularity-AI-bindingss", []),
-        ("module load lumi-aif-singularity-bindings", []),
         ("module load singularity-CPEbits\nmodule swap singularity-CPEbits lumi-aif-singularity-bindings", []),
         ("module load singularity-bindings\nmodule purge\nmodule load singularity-AI-bindings", ["1 foreign-module"]),
     ],
@@ -69,12 +62,9 @@ JOB = "#!/bin/bash\n#SBATCH -p small-g --gpus=1\n"
     ("lines", "hint"),
     [
         ("srun singularity exec my.sif python x", True),
-        ("module load LUMI\nsingularity run my.sif python x", True),
         ("module load singularity-AI-bindings\nsrun singularity exec my.sif python x", False),
-        ("module load lumi-aif-singularity-bindings\nsrun singularity exec my.sif python x", False),
         ("module use /project/me/modules\nml mine\nsrun singularity exec my.sif python x", False),
         ("module load PyTorch/2.7.1-singularity\nsrun singularity exec $SIF python x", False),
-        ("singularity build my.sif my.def", False),
         ("srun python x", False),
     ],
 )

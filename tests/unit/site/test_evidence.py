@@ -10,7 +10,6 @@ import pytest
 import lumisite.site.evidence
 import lumisite.site.images
 from lumisite.errors import SiteError
-from lumisite.site.evidence import harms
 from lumisite.site.images import family_by_path, holds_by_name, releases_by_name
 from lumisite.site.load import load_site
 from lumisite.site.versions import parse_version
@@ -35,13 +34,11 @@ def faults(entry: str, sources: str = SOURCES) -> list[str]:
     ("entry", "fault"),
     [
         ("value: '1', harmful: [{value: '1'}], source: S", "settings[0]: A is harmful where always"),
-        ("value: '1', harmful: [{value: '[12]'}], source: S", "settings[0]: A is harmful where always"),
         (
             "value: '1', when: {family: [twin-torch]}, harmful: [{value: '1', when: {plugin: no}}], source: S",
             "settings[0]: A does harm in some images, and no condition is of what was read",
         ),
         ("leave: yes, source: T issue 3", "settings[0].source: T is not known here"),
-        ("leave: yes, source: s issue 3", "settings[0].source: s is not known here"),
         ("leave: yes", "settings[0].source: is missing"),
         (
             "leave: yes, harmful: [{value: x, when: {family: [twin-tarch]}}], source: S",
@@ -97,12 +94,6 @@ def test_a_site_without_a_table_says_its_sources_in_its_own_words() -> None:
         assert faults("leave: yes, source: a memo", sources=none) == []
 
 
-def test_no_value_of_lumis_ledger_is_known_to_do_harm() -> None:
-    bad = {(harm.setting.name, pattern) for harm in harms(LUMI) for pattern in harm.patterns}
-    assert {("NCCL_NET_GDR_LEVEL", "PHB"), ("NCCL_PROTO", "LL128*"), ("FI_MR_CACHE_MONITOR", "kdreg2")} <= bad
-    assert all(setting.source for setting in LUMI.settings)
-
-
 # ---- what a name tells of an image
 
 
@@ -115,13 +106,10 @@ def test_no_value_of_lumis_ledger_is_known_to_do_harm() -> None:
             "7.0",
         ),
         ("/x/lumi-multitorch-u24r64f21m43t29-20260124_092648.sif", "laif-multitorch", "6.4"),
-        ("/x/lumi-multitorch-latest.sif", "laif-multitorch", None),
-        ("/x/lumi-multitorch-u24r7f21.sif", "laif-multitorch", None),
         ("/x/lumi-multitorch-u24r100f21.sif", "laif-multitorch", "10.0"),
         ("/x/lumi-multitorch-u24r714f21.sif", "laif-multitorch", None),
         ("/x/lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.1.sif", "lumi-pytorch", "6.2.4"),
         ("/x/lumi-pytorch-rocm-6.10.1-python-3.12-pytorch-v2.7.1.sif", "lumi-pytorch", "6.10.1"),
-        ("/x/lumi-rocm-rocm-6.2.4.sif", "lumi-rocm", "6.2.4"),
         ("/x/lumi-rocm-rocm-x.sif", "lumi-rocm", None),
         ("/x/mine.sif", None, None),
     ],
@@ -160,15 +148,11 @@ LEFT = "{name: A, leave: yes, why: w, harmful: [{value: 'x*', WHEN}], source: S}
         ("value: x", "when: {stacks: {rocm: '>=7.0'}}", True),
         ("value: x, when: {nodes: several}", "when: {nodes: several, stacks: {rocm: '>=7.0'}}", True),
         ("value: x, when: {stacks: {rocm: '<7.1'}}", "when: {stacks: {rocm: '>=7.0'}}", True),
-        ("value: x, when: {plugin: yes}", "when: {stacks: {rocm: '>=7.0'}}", True),
         ("value: x, when: {stacks: {rocm: '<7'}}", "when: {stacks: {rocm: '>=7.0'}}", False),
         ("value: x, when: {stacks: {rocm: '==6.2.4'}}", "when: {stacks: {rocm: '>=6.2.5'}}", False),
-        ("value: x, when: {plugin: yes}", "when: {plugin: no}", False),
         ("value: x, when: {nodes: several}", "when: {nodes: one}", False),
         ("value: x, when: {kind: [twin-gpu]}", "when: {kind: [twin-gpu]}", True),
         ("value: y", "when: {stacks: {rocm: '>=7.0'}}", False),
-        ("directory: a", "when: {stacks: {rocm: '>=7.0'}}", False),
-        ("unset: yes", "when: {stacks: {rocm: '>=7.0'}}", False),
     ],
 )
 def test_no_entry_sets_what_another_knows_to_do_harm(entry: str, harm: str, is_fault: bool) -> None:

@@ -102,15 +102,6 @@ def test_the_default_family_follows_the_rocm_release(rocm: str, family: str) -> 
     assert default_family(LUMI, {"rocm": parse_version(rocm)}) == family
 
 
-def test_a_module_sets_only_what_wins_and_names_it() -> None:
-    entry = "  - {name: A, value: '1', where: singularity-AI-bindings, when: {stacks: {cpe: '>=25'}}, why: w, source: here}\n"
-    site = load_text(site_text(("settings:\n", f"settings:\n{entry}"))).site
-    now, before = (decide(site, Situation("2026-01", {"cpe": parse_version(cpe)})) for cpe in ("25.03", "24.03"))
-    assert [s.name for s in now.set_by("singularity-AI-bindings")] == ["A"]
-    assert now.set_by("singularity-CPEbits") == ()
-    assert before.set_by("singularity-AI-bindings") == ()
-
-
 def test_what_the_image_sets_outweighs_a_setting_of_tasks_and_none_of_a_module() -> None:
     entries = "".join(
         f"  - {{name: {name}, value: '1', where: {where}, why: w, source: here}}\n"
@@ -142,47 +133,24 @@ def test_a_value_that_harms_known_images_alone_is_no_doubt_about_unknown_ones() 
     assert found(situation("7.2")) == ["harmful-value-exported"]
 
 
-def test_an_open_entry_does_not_end_the_race() -> None:
-    site = load_text(
-        site_text(
-            (
-                "settings:\n",
-                (
-                    "settings:\n"
-                    "  - {name: A, value: '1', when: {nodes: one}, why: w, source: here}\n"
-                    "  - {name: A, value: '2', why: w, source: here}\n"
-                ),
-            )
-        )
-    ).site
-    verdicts = decide(site, Situation("2026-01", {"cpe": parse_version("25.03")})).settings
-    assert [one.outcome for one in verdicts if one.entry.name == "A"] == ["may win", "wins"]
-
-
-def test_an_open_entry_behind_one_that_surely_applies_is_lost() -> None:
-    entries = (
-        "  - {name: A, value: '1', when: {nodes: one}, why: w, source: here}\n"
-        "  - {name: A, value: '2', when: {gpus: yes}, why: w, source: here}\n"
-    )
+@pytest.mark.parametrize(
+    ("first", "second", "outcomes"),
+    [
+        ("when: {nodes: several}", "", [("does not apply", "needs nodes several, here it is one"), ("wins", "always")]),
+        ("when: {nodes: one}", "when: {gpus: yes}", [("wins", "nodes one"), ("lost", "settings[0] comes first")]),
+        (
+            "when: {nodes: one}",
+            "when: {nodes: several}",
+            [("wins", "nodes one"), ("does not apply", "needs nodes several, here it is one")],
+        ),
+        ("when: {gpus: yes}", "", [("may win", "where gpus is yes"), ("wins", "always")]),
+    ],
+)
+def test_the_first_entry_that_applies_wins(first: str, second: str, outcomes: list[tuple[str, str]]) -> None:
+    entries = "".join(f"  - {{name: A, value: '1', why: w, source: here, {when}}}\n" for when in (first, second))
     site = load_text(site_text(("settings:\n", f"settings:\n{entries}"))).site
     verdicts = decide(site, Situation("2026-01", {"cpe": parse_version("25.03")}, nodes="one")).settings
-    assert [(one.outcome, one.reason) for one in verdicts if one.entry.name == "A"] == [
-        ("wins", "nodes one"),
-        ("lost", "settings[0] comes first"),
-    ]
-
-
-def test_an_entry_that_does_not_apply_is_not_lost_to_one_that_comes_first() -> None:
-    entries = "".join(
-        f"  - {{name: A, value: '{nodes}', when: {{nodes: {nodes}}}, why: w, source: here}}\n"
-        for nodes in ("one", "several")
-    )
-    site = load_text(site_text(("settings:\n", f"settings:\n{entries}"))).site
-    verdicts = decide(site, Situation("2026-01", {"cpe": parse_version("25.03")}, nodes="one")).settings
-    assert [(one.outcome, one.reason) for one in verdicts if one.entry.name == "A"] == [
-        ("wins", "nodes one"),
-        ("does not apply", "needs nodes several, here it is one"),
-    ]
+    assert [(one.outcome, one.reason) for one in verdicts if one.entry.name == "A"] == outcomes
 
 
 SETTINGS = """\

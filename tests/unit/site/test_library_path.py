@@ -37,7 +37,6 @@ HOST = f"path: /opt/cray, target: /host/opt/cray, {CPE}"
         ((HOST,), f"/host{FABRIC}"),
         ((f"path: /, target: /host, {CPE}",), f"/host{FABRIC}"),
         ((HOST, f"path: {FABRIC}, target: /fabric, {CPE}"), "/fabric"),
-        (("path: /opt/cray, target: /host, where: task",), "/host/libfabric/1.22.0/lib64"),
         # Of several the most specific one; another place, or a bind for other platforms, does not count.
         ((f"path: /opt, target: /host/opt, {CPE}", f"path: /opt/cray/libfabric, target: /f, {CPE}"), "/f/1.22.0/lib64"),
         ((HOST, "path: /opt, target: /other, where: singularity-AI-bindings"), f"/host{FABRIC}"),
@@ -48,12 +47,6 @@ HOST = f"path: /opt/cray, target: /host/opt/cray, {CPE}"
 )
 def test_a_library_is_where_a_bind_has_it(binds: tuple[str, ...], found: str) -> None:
     assert path_of(*binds) == (found,)
-
-
-def test_where_only_the_step_tells_which_bind_it_is_all_are_searched() -> None:
-    binds = (f"path: /opt/cray, target: /{name}, when: {{stacks: {{cpe: '{release}'}}}}, {CPE}" for name, release in
-             (("a", "<25"), ("b", ">=25")))  # fmt: skip
-    assert path_of(*binds) == ("/a/libfabric/1.22.0/lib64", "/b/libfabric/1.22.0/lib64")
 
 
 def test_the_path_on_the_host_leads_back() -> None:
@@ -77,13 +70,6 @@ def test_a_library_below_no_bind_is_a_fault_of_each_platform() -> None:
     assert found[0].startswith(unbound("2024-08", "1.15.2.0"))
     assert found[1].startswith(unbound("2026-01", "1.22.0"))
     assert all(one.place and one.place.line > 0 and one.place.column > 0 for one in caught.value.findings)
-
-
-def test_a_bind_for_one_platform_is_none_for_the_other() -> None:
-    with pytest.raises(SiteError) as caught:
-        site(f"path: /opt/cray, when: {{platform: [2026-01]}}, {CPE}")
-    (one,) = caught.value.findings
-    assert f"{one.subject}: {one.message}".startswith(unbound("2024-08", "1.15.2.0"))
 
 
 def test_the_container_wrapper_binds_the_host_by_itself() -> None:

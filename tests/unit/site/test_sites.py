@@ -84,10 +84,6 @@ def sources(value: object) -> list[str]:
     return [text for one in fields(value) for text in sources(getattr(value, one.name))] + ([mine] if mine else [])
 
 
-def written(rendered: Rendered, below: str) -> dict[str, str]:
-    return {path: text for path, text in rendered.tree.items() if path.startswith(f"{below}/")}
-
-
 def test_what_is_rendered_is_sound(rendered: Rendered, tmp_path: Path) -> None:
     scripts = [text for text in rendered.tree.values() if text.startswith("#!/bin/sh")]
     modules = [text for path, text in rendered.tree.items() if path.endswith(".lua")]
@@ -99,18 +95,6 @@ def test_what_is_rendered_is_sound(rendered: Rendered, tmp_path: Path) -> None:
     for module in tmp_path.glob("*.lua"):
         subprocess.run(["luac", "-p", module], check=True)
     assert scripts
-
-
-def test_each_default_release_has_a_module(rendered: Rendered) -> None:
-    """The number of its series is in its name."""
-    here = rendered.site.platforms[rendered.site.platform]
-    paths = written(rendered, "modules")
-    for stack, version in here.defaults.items():
-        names = [name for name, module in rendered.site.modules.items() if stack in module.version]
-        major, minor = str(version).split(".")[:2]
-        series = re.compile(rf"{major}[.-]{minor}(?!\d)")
-        found = [path for name in names for path in paths if f"/{name}" in path and series.search(path)]
-        assert found
 
 
 def own_words(name: str) -> list[str]:
