@@ -27,9 +27,6 @@ TOP = DOCS.parent
 GENERATED = {DOCS / name: make() for name, make in PAGES.items()}
 TEXTS = {str(path.relative_to(TOP)): path for path in [TOP / "README.md", *sorted(DOCS.rglob("*.md"))]}
 
-#: Pages whose examples are made up and so cannot be run; a page that can be is a failure here.
-MADE_UP: tuple[str, ...] = ()
-
 
 @pytest.fixture(params=TEXTS, name="page")
 def _page(request: pytest.FixtureRequest) -> Path:
@@ -79,8 +76,6 @@ def test_every_site_key_says_what_it_is() -> None:
 
 @pytest.mark.thorough
 def test_examples_are_true(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    if str(page.relative_to(TOP)) in MADE_UP:
-        request.applymarker(pytest.mark.xfail(strict=True, raises=ValueError, reason="its examples are made up"))
     text = page.read_text()
     new, differences = work_through(text, tmp_path)
     if request.config.getoption("--update-docs"):
@@ -180,32 +175,23 @@ def test_rewriting_keeps_what_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    "command",
+    ("command", "is_run"),
     [
-        "rm -rf site-out",
-        "lumisite check | sh",
-        "lumisite check; ls",
-        "lumisite check &",
-        "ls $(pwd)",
-        "echo `pwd`",
-        "echo x > /etc/motd",
-        "lumisite deploy site-out /appl/local/lumisite --apply",
-        "lumisite render --out ../up",
-        "lumisite render --out /tmp/x && ls",
-        "cp site-out /appl",
-        "cp site-out ~/x",
+        ("rm -rf site-out", False),
+        ("lumisite check | sh", False),
+        ("lumisite check &", False),
+        ("ls $(pwd)", False),
+        ("echo x > /etc/motd", False),
+        ("lumisite deploy site-out /appl/local/lumisite --apply", False),
+        ("lumisite render --out ../up", False),
+        ("cp site-out ~/x", False),
+        ("lumisite why /var/spool/slurmd", True),
+        ("ls site-out | cat > list", True),
+        ("mkdir a && cp site.yaml a", True),
     ],
 )
-def test_only_harmless_commands_are_run(command: str) -> None:
-    assert refusal(command)
-
-
-@pytest.mark.parametrize(
-    "command",
-    ["lumisite why /var/spool/slurmd", "ls site-out | cat > list", "mkdir a && cp site.yaml a", "ls /nowhere"],
-)
-def test_harmless_commands_are_run(command: str) -> None:
-    assert refusal(command) == ""
+def test_only_harmless_commands_are_run(command: str, is_run: bool) -> None:
+    assert (refusal(command) == "") == is_run
 
 
 @pytest.mark.parametrize("text", ["- a\n\n  ```console\n  $ ls\n  ```\n", "~~~\n~~~\n", "```console norun\n```\n"])

@@ -68,17 +68,6 @@ def test_a_file_has_no_reserved_cores_of_a_site_that_nobody_named(
     assert answers(capsys, "--topology", file, "--site", "lumi")[0]["cpus"] == "49-55"
 
 
-def test_this_node_has_the_reserved_cores_of_the_site_that_is_named(
-    tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(lumi_g_files() | {"proc/self/status": "Cpus_allowed_list:\t0-127\n"}, tmp_path)
-    monkeypatch.setattr(masks, "DiskTree", lambda _root: DiskTree(str(tmp_path)))
-    monkeypatch.delenv("LUMISITE_SITE")
-    assert answers(capsys, "--node", "live")[0]["cpus"] == "48-55"
-    monkeypatch.setenv("LUMISITE_SITE", "lumi")
-    assert answers(capsys, "--node", "live")[0]["cpus"] == "49-55"
-
-
 def test_a_file_of_a_node_from_before_the_bus_ids_changed_does_too(tmp_path: Path, capsys: Output) -> None:
     old = (NODES / "lumi-g-numa.xml").read_text().replace("0000:ce:", "0000:cc:").replace("0000:de:", "0000:dc:")
     (tmp_path / "old.xml").write_text(old)
@@ -116,7 +105,6 @@ def test_a_task_without_a_mask_is_null_in_json_and_told_on_stderr(capsys: Output
 def test_the_table_ends_with_an_option_for_srun(capsys: Output) -> None:
     assert main(["masks"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["task", "gpu", "cpus", "mask", "from"]
     assert lines[1].split()[:4] == ["0", "0", "49-55", "0xfe000000000000"]
     assert lines[-1] == f"--cpu-bind=mask_cpu:{','.join(PUBLISHED)}"
 
@@ -141,10 +129,8 @@ def test_a_grant_of_every_core_that_tasks_may_use_is_a_whole_node(granted: str, 
     [
         (["--node", "lumi-x"], "--node: lumi has no node kind lumi-x (did you mean lumi-g?)"),
         (["--cpus", "x"], "--cpus: 'x' is not a list of numbers"),
-        (["--cpus", ""], "the list of granted CPUs is empty"),
         (["--cpus", "500"], "CPU 500: not on node kind lumi-g"),
         (["--gpus", "9"], "GPU 9: not on node kind lumi-g"),
-        (["--gpus", "0,0"], "--gpus: 0 is listed twice"),
         (["--tasks", "3"], "3 tasks cannot share 8 GPUs evenly"),
         (["--tasks", "0"], "0 tasks on a node"),
         (["--topology", "none.xml"], "none.xml: cannot be read: No such file or directory"),

@@ -38,7 +38,7 @@ def test_what_only_explains_takes_an_example_and_says_so(command: str, capsys: O
 
 
 @pytest.mark.parametrize(
-    "command", ["check", "check --host", "masks --node lumi-g", "binds image", "images", "status", "validate --dry-run"]
+    "command", ["check", "masks --node lumi-g", "binds image", "images", "status", "validate --dry-run"]
 )
 def test_what_needs_a_site_takes_none_that_nobody_named(command: str, capsys: Output) -> None:
     assert main(command.split()) == 2
@@ -110,17 +110,6 @@ def test_the_release_that_is_loaded_comes_before_the_configuration_file(
     assert why(capsys) == (0, f"lumisite: site lumi, by {configuration}\n")
 
 
-def test_a_description_by_another_name_renders_the_same(tmp_path: Path) -> None:
-    trees = []
-    for name in ("one", "two"):
-        (tmp_path / f"{name}.yaml").write_text(site_text())
-        assert main(["render", "--site", str(tmp_path / f"{name}.yaml"), "--out", str(tmp_path / name)]) == 0
-        files = sorted(path for path in (tmp_path / name).rglob("*") if path.is_file())
-        trees.append({str(path.relative_to(tmp_path / name)): path.read_bytes() for path in files})
-    assert trees[0] == trees[1]
-    assert len(trees[0]) > 8
-
-
 def test_the_site_may_be_named_before_the_command(capsys: Output) -> None:
     found = []
     for words in (["--site", "twin", "why", "platform"], ["why", "platform", "--site", "twin"]):
@@ -132,9 +121,7 @@ def test_the_site_may_be_named_before_the_command(capsys: Output) -> None:
     assert capsys.readouterr().out.startswith("platform (site lumi")
 
 
-@pytest.mark.parametrize(
-    "words", ["why MASTER_ADDR", "render", "check broken.yaml", "facts -o facts.json", "deploy out root"]
-)
+@pytest.mark.parametrize("words", ["why MASTER_ADDR", "check broken.yaml", "deploy out root"])
 @pytest.mark.parametrize("after", [False, True])
 def test_quiet_prints_errors_alone(words: str, after: bool, configuration: Path, capsys: Output) -> None:
     configuration.write_text("site: twin\n")

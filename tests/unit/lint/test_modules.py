@@ -65,6 +65,7 @@ JOB = "#!/bin/bash\n#SBATCH -p small-g --gpus=1\n"
         ("module load singularity-AI-bindings\nsrun singularity exec my.sif python x", False),
         ("module use /project/me/modules\nml mine\nsrun singularity exec my.sif python x", False),
         ("module load PyTorch/2.7.1-singularity\nsrun singularity exec $SIF python x", False),
+        ("singularity build my.sif my.def", False),
         ("srun python x", False),
     ],
 )
