@@ -10,7 +10,7 @@ import pytest
 
 from lumisite.facts.capture import capture
 from lumisite.facts.compare import compare
-from lumisite.facts.facts import Facts, Releases
+from lumisite.facts.facts import Facts
 from lumisite.facts.kinds import KINDS
 from lumisite.facts.report import ChangeReport, make_report, report_json
 from lumisite.facts.touches import platform_of
@@ -125,11 +125,6 @@ def test_users_read_whom_each_soname_concerns_that_went(node: Facts) -> None:
     assert all(name in text for name, family in LUMI.families.items() if family.libraries), "none is cut off"
 
 
-def test_users_can_stay_with_an_image_that_is_still_there() -> None:
-    users = " ".join(" ".join(report_of(BREAKS["retargeted image alias"]).users).split())
-    assert f"name /appl/local/laifs/containers/lumi-multitorch-{AFTER.image}/lumi-multitorch-full" in users
-
-
 def test_json_has_codes_and_values(january: ChangeReport) -> None:
     document = json.loads(json.dumps(report_json(january)))
     assert [one["code"] for one in document["changes"]] == [one.kind for one in january.changes]
@@ -153,12 +148,6 @@ def test_a_node_that_fits_no_platform_is_compared_all_the_same(node: Facts) -> N
     assert platform_of(LUMI, Facts(site="lumi")) is None
     assert platform_of(LUMI, replace(node, slurm="99.1.1")) is None
     assert make_report(Facts(site="lumi"), Facts(site="lumi", slurm="99.1.1"), LUMI).was == LUMI.platform
-
-
-def test_releases_of_a_product_without_default_are_compared() -> None:
-    one, two = (Facts(site="l", products={"/opt/x": Releases(("1.0",), default)}) for default in ("1.0", None))
-    (change,) = compare(one, two)
-    assert (change.kind, change.subject, change.before, change.after) == ("default", "/opt/x", "1.0", None)
 
 
 def test_gpus_are_not_compared_where_a_capture_lacks_the_topology(node: Facts) -> None:
