@@ -1,7 +1,7 @@
 """A reminder: what measures has changed, and the version of its probe has not.
 
 Comments, docstrings and blank lines are no part of what measures. If numbers still compare with those of the baseline,
-write the file anew with `--update-golden`; if not, raise `version` in lumisite/validate/probes/probes.yaml first.
+write the file anew with `--update-golden`; if not, raise `version` of the probe in its judge.py first.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from pathlib import Path
 import pytest
 
 import lumisite.validate.probes
-from lumisite.validate.probes.definition import definitions
 from lumisite.validate.probes.probe import spec_hash
+from lumisite.validate.probes.suite import PROBES
 from lumisite.validate.run.plan import plans_of
+from tests.support.records import target_of
 from tests.support.requests import LOADED, a_request
 
-PROBES = Path(lumisite.validate.probes.__file__).parent
+FOLDER = Path(lumisite.validate.probes.__file__).parent
 GOLDEN = Path(__file__).with_name("probe_versions.json")
 #: Probes that measure.
 MEASURING = ("communicators", "collectives", "ddp", "pairs")
@@ -51,21 +52,22 @@ def numbers_of(source: str) -> Iterator[str]:
 
 
 def measures(folder: str) -> str:
-    scripts = [*sorted((PROBES / folder).glob("job*.py")), PROBES / "job" / "rank.py"]
+    scripts = [*sorted((FOLDER / folder).glob("job*.py")), FOLDER / "job" / "rank.py"]
     parts = [plain(script.read_text()) for script in scripts]
-    parts += numbers_of((PROBES / folder / "judge.py").read_text())
+    parts += numbers_of((FOLDER / folder / "judge.py").read_text())
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 
 def test_what_measures_does_not_change_without_its_version(request: pytest.FixtureRequest) -> None:
-    found = {name: {"version": definitions()[name].version, "measures": measures(name)} for name in MEASURING}
+    target = target_of("lumi")
+    found = {name: {"version": PROBES[name](target).version, "measures": measures(name)} for name in MEASURING}
     if request.config.getoption("--update-golden"):
         GOLDEN.write_text(json.dumps(found, indent=1) + "\n")
     assert found == json.loads(GOLDEN.read_text()), __doc__
 
 
 def test_a_comment_is_no_part_of_what_measures() -> None:
-    source = (PROBES / "ddp" / "job.py").read_text()
+    source = (FOLDER / "ddp" / "job.py").read_text()
     commented = source.replace("\n\ndef ", "\n\n# why\n\ndef ").replace('"""', '"""Another text. ', 1)
     assert commented != source
     assert plain(commented) == plain(source)

@@ -1,10 +1,9 @@
 """What a probe is: what a job starts, in which shapes, and a pure function that judges what was left.
 
 A probe is a folder: `job*` is what runs in the job (it runs in any Python of an image and imports nothing of this
-package), `judge.py` has what is expected of this site and how records are judged, and the function that suite.py lists;
-probes.yaml has what it must show and the options of its script.
-What several scripts share lies in `job/`. Every `srun` of a probe gets its own folder OUT, on a shared file system,
-and finds all scripts beside each other in a folder PROBES:
+package), `judge.py` has the options of its script, how records are judged and what numbers are made of them, and the
+function that `PROBES` of suite.py names. What several scripts share lies in `job/`. Every `srun` of a probe gets its
+own folder OUT, on a shared file system, and finds all scripts beside each other in a folder PROBES:
 
     srun --ntasks-per-node=T START PROBES/SCRIPT OUT ARGUMENTS
 
@@ -21,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from lumisite.findings.finding import Finding
 from lumisite.site.cpu_list import format_cpu_list
@@ -39,9 +38,7 @@ Backend: TypeAlias = Literal["nccl", "gloo"]
 #: What has a task of its own: a node, or each rank, which has a GPU where there are any.
 Each: TypeAlias = Literal["node", "gpu"]
 #: What one rank wrote: a JSON object that anything may be missing from.
-Record: TypeAlias = Mapping[str, object]
-
-
+Record: TypeAlias = Mapping[str, Any]
 Line: TypeAlias = Sample | Gate
 
 #: The probe and gate of what each node is, from which all else on a bad node follows.
@@ -275,7 +272,8 @@ class Expected(ProbeStep):
         label = f"{len(nodes)}n" if nodes else self.label
         name = f"{self.probe}/{quantity}/{label}"
         where = tuple(sorted(nodes or self.nodes))
-        return Sample(name, rounded(value), better, self.run, where, self.time, unit, self.image, self.spec)
+        # Nine digits: the same text on every machine, and more than any clock has.
+        return Sample(name, float(f"{value:.9g}"), better, self.run, where, self.time, unit, self.image, self.spec)
 
 
 def describe_ranks(ranks: Sequence[int], nodes: Sequence[str]) -> str:
@@ -300,20 +298,20 @@ Judge: TypeAlias = Callable[[Sequence[Ended], Expected], Sequence[Line]]
 
 @dataclass(frozen=True)
 class Probe:
-    """A probe of a site. `judge` judges all records of one shape together; `question` is a sentence that must hold.
+    """A probe of a site. `judge` judges all records of one shape together.
 
     Ranks that work `together` end together. Otherwise each node or rank is asked by itself: then only the largest shape
-    is needed, where all of them are.
+    is needed, where all of them are. Numbers of one `version` compare. Raise it when a script measures something else,
+    or in another way: sizes, ranks and other options are told apart without it, and words and checks of a script need
+    no new baseline.
     """
 
     name: str
-    question: str
     sruns: tuple[Srun, ...]
     judge: Judge
     shapes: tuple[Shape, ...] = ("several",)
     together: bool = False
     version: int = 1
-    """Numbers of one version compare."""
 
 
 @dataclass(frozen=True)
@@ -322,18 +320,12 @@ class Group:
 
     steps: tuple[ProbeStep, ...]
     judge: Judge
-    question: str = ""
     version: int = 1
 
     @property
     def folder(self) -> str:
         """A name of its own in its job."""
         return self.steps[0].folder
-
-
-def rounded(value: float, digits: int = 9) -> float:
-    """Round to so many digits, for the same text on every machine; nine are more than any clock has."""
-    return float(f"{value:.{digits}g}")
 
 
 @cache
@@ -347,14 +339,8 @@ def scripts() -> Mapping[str, Path]:
 def spec_hash(group: Group) -> str:
     """Return a short hash of what a group measures: the version of its probe and its steps, whatever the image."""
     steps = [
-        [
-            step.probe,
-            step.shape,
-            step.srun.name,
-            step.tasks,
-            step.srun.arguments,
-            step.srun.environment,
-        ]
+        [step.probe, step.shape, srun.name, step.tasks, srun.arguments, srun.environment]
         for step in group.steps
+        for srun in [step.srun]
     ]
     return hashlib.sha256(json.dumps([group.version, steps]).encode()).hexdigest()[:12]

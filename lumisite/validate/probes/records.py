@@ -1,13 +1,11 @@
-"""Read the records that ranks left, of which anything may be missing or of another type."""
+"""Read the records that ranks left. What a record lacks is empty; what has another form than its script's raises."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
 
-from lumisite.validate.lines import LARGEST
 from lumisite.validate.probes.probe import Record
 
 _Value = TypeVar("_Value")
@@ -19,84 +17,44 @@ def finished(records: Iterable[Record]) -> list[Record]:
 
 
 def rank_of(record: Record) -> int:
-    """Return the number of a rank."""
-    rank = record.get("rank")
-    return rank if isinstance(rank, int) else -1
+    """Return the number of a rank, -1 where it did not know it."""
+    rank: int = record.get("rank", -1)
+    return rank
 
 
-def value_at(record: object, *keys: str) -> object:
-    """Return the value below some keys, `None` where one is missing."""
+def value_at(record: Record, *keys: str) -> Any:
+    """Return the value below some keys, None where one is missing."""
+    value: Any = record
     for key in keys:
-        record = record.get(key) if isinstance(record, Mapping) else None
-    return record
+        value = value.get(key) if value else None
+    return value
 
 
-def text(record: object, *keys: str) -> str:
+def text(record: Record, *keys: str) -> str:
     """Return a text, empty where there is none."""
-    value = value_at(record, *keys)
-    return value if isinstance(value, str) else ""
+    value: str | None = value_at(record, *keys)
+    return value or ""
 
 
-def whole(record: object, *keys: str) -> int:
-    """Return a whole number, 0 where there is none."""
-    value = value_at(record, *keys)
-    return value if isinstance(value, int) and abs(value) <= LARGEST else 0
-
-
-def count_in(text: str) -> int | None:
-    """Return the number that a text is, as the kernel writes it; `None` for anything else."""
-    return int(text) if re.fullmatch(r"[0-9]{1,20}", text) else None
-
-
-def number(record: object, *keys: str) -> float | None:
-    """Return a number, if it is one that can be measured."""
-    value = value_at(record, *keys)
-    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > LARGEST:
-        return None
-    return float(value)
-
-
-def numbers(record: object, *keys: str) -> list[float]:
-    """Return a list of numbers; anything else is left out."""
-    return [value for each in rows(record, *keys) if (value := number(each)) is not None]
-
-
-def slowest(records: Iterable[object], key: str) -> list[float]:
-    """Return the largest of all ranks at each place of a list of times: they wait for each other."""
-    return [max(times) for times in zip(*(numbers(record, key) for record in records), strict=False)]
-
-
-def table(record: object, *keys: str) -> Mapping[str, object]:
+def table(record: Record, *keys: str) -> dict[str, Any]:
     """Return a mapping, empty where there is none."""
-    value = value_at(record, *keys)
-    return value if isinstance(value, Mapping) else {}
+    value: dict[str, Any] | None = value_at(record, *keys)
+    return value or {}
 
 
-def rows(record: object, *keys: str) -> Sequence[object]:
+def rows(record: Record, *keys: str) -> Sequence[Any]:
     """Return a list, empty where there is none."""
-    value = value_at(record, *keys)
-    return value if isinstance(value, list) else ()
+    value: Sequence[Any] | None = value_at(record, *keys)
+    return value or ()
 
 
-def texts(record: object, *keys: str) -> list[str]:
-    """Return a list of texts in a record of a job, empty where there is none."""
-    return [str(each) for each in rows(record, *keys)]
+def slowest(records: Iterable[Record], key: str) -> list[float]:
+    """Return the largest of all ranks at each place of a list of times: they wait for each other."""
+    return [max(times) for times in zip(*(rows(record, key) for record in records), strict=False)]
 
 
 def usual(values: Iterable[_Value]) -> _Value | None:
     """Return what more than half have, if there is such a value."""
-    return more_than_half(Counter(values))
-
-
-def more_than_half(counts: Counter[_Value]) -> _Value | None:
-    """Return what has more than half of all counts, if there is such a value."""
+    counts = Counter(values)
     value, count = counts.most_common(1)[0] if counts else (None, 0)
     return value if 2 * count > counts.total() else None
-
-
-def in_image(mount: object) -> bool:
-    """Return whether what is on a mount is the image's own, not the host's: the root, or part of a squashfs file.
-
-    Without overlay a runtime mounts parts of its squashfs one by one ("underlay" of SingularityCE's admin guide).
-    """
-    return text(mount, "point") in ("", "/") or "squash" in text(mount, "type")

@@ -18,10 +18,15 @@ from lumisite.validate.probes.probe import NODE, Backend, Group, Probe, ProbeSte
 from lumisite.validate.probes.transport.judge import transport
 
 #: In the order in which a job runs them: what each node and rank has, then what measures.
-PROBES: tuple[Callable[[Target], Probe], ...] = (
-    *(node, environment),
-    *(transport, communicators, collectives, ddp, pairs),
-)
+PROBES: Mapping[str, Callable[[Target], Probe]] = {
+    NODE: node,
+    ENVIRONMENT: environment,
+    "transport": transport,
+    "communicators": communicators,
+    "collectives": collectives,
+    "ddp": ddp,
+    "pairs": pairs,
+}
 #: How long one step may take, in seconds: far longer than on a busy machine, as what is late is a failure.
 LIMITS_S: Mapping[Backend, int] = {"nccl": 240, "gloo": 180}
 
@@ -31,12 +36,11 @@ def choose_probes(target: Target, names: Sequence[str] = ()) -> list[Probe]:
 
     Raises `ResolveError` for one that does not exist.
     """
-    probes = [make(target) for make in PROBES]
-    known = [probe.name for probe in probes]
     for name in names:
-        if name not in known:
-            message = f"no probe has the name {name}"
-            raise ResolveError(Finding("name-unknown", Severity.FAULT, message, suggestion(name, known), "--probe"))
+        if name not in PROBES:
+            message, advice = f"no probe has the name {name}", suggestion(name, PROBES)
+            raise ResolveError(Finding("name-unknown", Severity.FAULT, message, advice, "--probe"))
+    probes = [make(target) for make in PROBES.values()]
     chosen = [probe for probe in probes if not names or probe.name in names]
     if any(probe.together for probe in chosen):
         chosen = [probe for probe in probes if probe in chosen or probe.name == NODE]
@@ -58,7 +62,7 @@ def groups(probes: Sequence[Probe], plan: Validation, limit_s: int | None, nodes
         return ProbeStep(probe.name, srun, shape, step_nodes, tasks, limit, probe.together)
 
     return [
-        Group(tuple(step(probe, srun, shape) for srun in probe.sruns), probe.judge, probe.question, probe.version)
+        Group(tuple(step(probe, srun, shape) for srun in probe.sruns), probe.judge, probe.version)
         for probe in probes
         for shape in dict.fromkeys(_shapes(probe, len(nodes), plan.tasks_per_node))
     ]

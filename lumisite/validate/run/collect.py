@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from lumisite.errors import LumisiteError
 from lumisite.findings.finding import Finding, Severity
 from lumisite.text import some
 from lumisite.validate.lines import Gate, gate_of
@@ -161,7 +162,8 @@ class Collector:
         ]
         try:
             return group.judge(steps, expected)
-        except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # what ranks wrote may hold anything
+        except (ArithmeticError, AttributeError, LookupError, LumisiteError, TypeError, ValueError) as error:
+            # What ranks wrote may hold anything.
             text = f"the records cannot be judged ({type(error).__name__}: {error})"
             todo = f"look into {expected.path}/{RECORDS}, then run again"
             return [expected.gate(Finding("records-unreadable", Severity.DOUBT, text, todo, subject=group.folder))]

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from lumisite.errors import ResolveError
-from lumisite.validate.probes.definition import definitions
-from lumisite.validate.probes.suite import probes_of
+from lumisite.validate.probes.suite import PROBES, probes_of
 from lumisite.validate.run.request import KEPT_OPTIONS, RunRequest, parse_request
 from lumisite.validate.verdict.system import SystemVerdict
 
@@ -52,7 +51,7 @@ def _one_job(nodes: Sequence[str]) -> list[str]:
 
 def _typed(request: RunRequest, gates: set[str], words: Sequence[str]) -> str:
     """Return a command with the options that the run was begun with; empty where no probe has these gates."""
-    probes = probes_of(gates) & {*definitions()}
+    probes = probes_of(gates) & PROBES.keys()
     options = ["--site", request.site_file, "--partition", request.partition, "--image", request.image]
     for name in KEPT_OPTIONS:
         if (value := getattr(request, name)) is not None:

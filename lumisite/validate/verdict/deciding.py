@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from lumisite.validate.metric_names import parse_name
-from lumisite.validate.probes.definition import definitions
+from lumisite.validate.probes.suite import PROBES
 
 #: Shapes of several nodes.
 _SEVERAL = ("[2-9]n", "[1-9][0-9]*n")
@@ -34,5 +34,5 @@ def decides(metric: str, patterns: Sequence[str] = ()) -> bool:
     """
     if any(fnmatchcase(metric, pattern) for pattern in SHARES):
         return False
-    foreign = not patterns and parse_name(metric).probe not in definitions()
+    foreign = not patterns and parse_name(metric).probe not in PROBES
     return foreign or any(fnmatchcase(metric, pattern) for pattern in patterns or DECIDING)

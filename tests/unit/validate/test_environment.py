@@ -33,16 +33,13 @@ def test_a_private_directory_of_another_owner_is_the_cause_and_named_once(owner:
     assert (gate.code, gate.nodes) == ("directory-unfit", TWO_NODES.nodes[:1])
     assert f"{entry['path']}: {message}" in gate.text
     assert gate.text.endswith("; so MIOPEN_USER_DB_PATH, MIOPEN_CUSTOM_CACHE_DIR are not set")
-    assert codes(judged(environment(TWIN), changed(RECORDS, "private", value=[entry]))) == [], "all that is set is fine"
 
 
 def test_an_untouched_twin_passes() -> None:
     lines = judged(environment(TWIN), RECORDS)
-    passed = {line.gate: line.text for line in lines if isinstance(line, Gate)}
-    assert [*passed] == ["environment", *GATES]
+    assert [line.gate for line in lines if isinstance(line, Gate)] == ["environment", *GATES]
     assert codes(lines) == []
     assert {line.nodes for line in lines if isinstance(line, Gate)} == {TWO_NODES.nodes}
-    assert "libfabric.so.1.27.0" in passed["binds"]
 
 
 @pytest.mark.parametrize(
@@ -50,9 +47,9 @@ def test_an_untouched_twin_passes() -> None:
     [
         ("node", ("paths", "/opt/cray", "exists"), False, "binds", "bind-missing", "/opt/cray: cannot be found on the node ("),
         ("container", ("in_container",), False, "binds", "bind-not-in-container", "ran outside of containers"),
-        ("container", ("paths", "/var/spool/slurmd", "exists"), False, "binds", "bind-not-in-container",
+        ("container", ("paths", "/var/spool/slurmd"), {"exists": False}, "binds", "bind-not-in-container",
          "/var/spool/slurmd: on the node but not in the container, though the task prolog binds it"),
-        ("container", ("paths", "/opt/cray", "exists"), False, "binds", "bind-not-in-container",
+        ("container", ("paths", "/opt/cray"), {"exists": False}, "binds", "bind-not-in-container",
          "/opt/cray: on the node but not in the container, though the module singularity-CPEbits binds it"),
         ("container", ("paths", "/opt/cray", "file"), "1:2", "binds", "bind-not-in-container",
          "another file in the container (1:2) than /opt/cray on the node"),
@@ -60,7 +57,6 @@ def test_an_untouched_twin_passes() -> None:
          "torch: cannot be imported: ImportError: no"),
         ("container", ("libraries",), {"libx.so": "cannot open"}, "binds", "library-not-opened",
          "libx.so: does not open: cannot open"),
-        ("container", ("cpus",), "0-", "affinity", "records-unreadable", "CPUs 0- cannot be parsed"),
         ("container", (*DIRECTORY, "set"), False, "miopen", "directory-unfit", f"{DB}: not set"),
         ("container", (*DIRECTORY, "mount", "type"), "lustre", "miopen", "directory-unfit",
          "is on lustre, which all nodes share"),
@@ -68,15 +64,12 @@ def test_an_untouched_twin_passes() -> None:
          "(leads to /users/me/x) is on /users, which all nodes share"),
         ("container", (*DIRECTORY, "real"), "/usersx", "miopen", "directory-unfit",
          "is not on a node-local file system (/tmp)"),
-        ("container", (*DIRECTORY, "exists"), False, "miopen", "directory-unfit", "is no directory"),
         ("container", (*DIRECTORY, "directory"), False, "miopen", "directory-unfit", "is no directory"),
         ("container", (*DIRECTORY, "owner"), 1, "miopen", "directory-unfit",
          "belongs to user 1, and the job runs as 2000"),
         ("container", (*DIRECTORY, "mode"), "770", "miopen", "directory-unfit", "has mode 770 (expected 700)"),
         ("container", (*DIRECTORY, "writing"), "No space left", "miopen", "directory-unfit",
          "cannot be written: No space left"),
-        ("container", ("pythonpath",), [{"path": "/s", "hidden": ["torch"]}], "usersite", "packages-hidden",
-         "/s: on PYTHONPATH, where it hides the image's own torch"),
     ],
 )  # fmt: skip
 def test_a_fault_of_one_node_is_found_by_its_check_and_no_other(
@@ -105,7 +98,6 @@ GRANTED = {
         ({"open files": ["256", "524288"]}, "open files: soft limit is 256, the step on the node has 1024"),
         ({"shared memory": ["65536"]}, "shared memory: 65536 KiB, on the node 264000000 KiB"),
         ({"open files": ["524288", "524288"], "processes": ["1", "1"]}, ""),
-        ({"open files": [], "locked memory": "x"}, ""),
     ],
 )  # fmt: skip
 def test_a_rank_has_the_limits_that_its_step_has_on_the_node(limits: dict[str, list[str]], message: str) -> None:
@@ -122,20 +114,11 @@ def test_a_rank_has_the_limits_that_its_step_has_on_the_node(limits: dict[str, l
     ("keys", "value"),
     [
         ((*DIRECTORY, "mode"), "1700"),
-        (("pythonpath",), [{"path": "/scratch/me/src", "hidden": []}]),
         (("user_packages",), ["torch"]),
     ],
 )
 def test_what_does_no_harm_passes(keys: tuple[str, ...], value: object) -> None:
     assert gates_of(changed(RECORDS, *keys, value=value)) == []
-
-
-def test_equal_findings_of_ranks_are_one_line() -> None:
-    records = RECORDS
-    for rank in (0, 1):
-        records = changed(records, *DIRECTORY, "set", value=False, rank=rank)
-    (found,) = gates_of(records)
-    assert (found.values["ranks"], found.rank, found.nodes, found.asked) == ("0-1", None, TWO_NODES.nodes, ())
 
 
 # ---- records that are missing
@@ -185,12 +168,8 @@ def on_lumi(image: str, *mapped: dict[str, str], plugins: dict[str, str] = OPENE
     """What is found of LUMI's libraries in containers that have all binds."""
     target = target_of("lumi", image)
     there = {bind.path: {"exists": True, "file": bind.path} for bind in Setup(target).binds}
-    records: list[Any] = []
-    for rank, node in enumerate(TWO_NODES.nodes):
-        record = {"host": node, "rank": rank, "local_rank": 0, "paths": there}
-        records.append({**record, "part": "node"})
-        opened = {"plugins": plugins, "libraries": {}, "mapped": list(mapped), "imports": {"torch": "2.7.1"}}
-        records.append({**record, "part": "container", "in_container": True, **opened})
+    opened = {"plugins": plugins, "libraries": {}, "mapped": [*mapped], "imports": {"torch": {"version": "2.7.1"}}}
+    records = [{**record, "paths": there, **(opened if record["part"] == "container" else {})} for record in RECORDS]
     found = [line for line in gates_of(records, target) if line.gate == "binds"]
     assert {line.code for line in found} <= {"library-not-opened"}
     return [line.text.partition(": ")[2] for line in found]

@@ -9,10 +9,9 @@ from pathlib import Path
 import lumisite
 from lumisite.findings.finding import Finding, Severity
 from lumisite.validate.lines import Gate
-from lumisite.validate.probes.environment.checks import CHECKS
 from lumisite.validate.probes.environment.expected import Setup
 from lumisite.validate.probes.outcome import Located, gates, missing
-from lumisite.validate.probes.probe import OUT, PROBES, Ended, Probe, ProbeStep, Record, Srun, scripts
+from lumisite.validate.probes.probe import OUT, PROBES, Ended, Probe, ProbeStep, Srun, scripts
 from lumisite.validate.probes.suite import choose_probes, groups, probes_of
 from tests.support.records import a_job, codes, failed, judged, only, target_of
 from tests.support.sites import load_text, site_text
@@ -35,15 +34,8 @@ def test_gates_are_asked_again_by_the_probe_that_answers_them() -> None:
     assert probes_of(["affinity", "ddp"]) == {"environment", "ddp"}
 
 
-def test_each_folder_is_a_probe_and_has_a_question() -> None:
-    probes = probes_of_site("twin")
-    assert {path.parent.name for path in (PACKAGE / "validate/probes").glob("*/judge.py")} == set(probes)
-    assert all(probe.question.endswith(".") for probe in probes.values())
-
-
-def test_each_check_says_what_must_hold() -> None:
-    for check in CHECKS:
-        assert (check.find.__doc__ or "").strip().endswith("."), check
+def test_each_folder_is_a_probe() -> None:
+    assert {path.parent.name for path in (PACKAGE / "validate/probes").glob("*/judge.py")} == {*NAMES}
 
 
 def test_commands_are_what_a_user_would_type() -> None:
@@ -69,18 +61,6 @@ def test_every_script_is_there() -> None:
     assert wanted == {name for name, path in scripts().items() if path.is_file()}
 
 
-def test_lumis_own_image_brings_its_network_and_is_started_by_its_runscript() -> None:
-    assert probes_of_site("lumi")["environment"].sruns[1].start[:2] == ("singularity", "run")
-    target = target_of("lumi", rocm="6.4")
-    setup = Setup(target)
-    assert target.family_name == "laif-multitorch"
-    names = ("librccl-net.so", "libnccl-net.so", "libfabric.so.1")
-    assert setup.origins == dict.fromkeys(names, "image")
-    paths = [bind.path for bind in setup.binds]
-    assert "/opt/cray" not in paths
-    assert "/var/spool/slurmd" in paths
-
-
 def test_the_user_site_is_shut_out_where_the_ledger_does_it() -> None:
     assert Setup(target_of("twin")).shuts_user_site_out
     without = site_text(("  - name: PYTHONNOUSERSITE\n", "  - name: OTHER\n"))
@@ -99,11 +79,6 @@ def test_an_older_image_takes_its_network_from_the_host() -> None:
     assert target.family.prepend_path == ("/opt/miniconda3/envs/pytorch/bin",)
     assert setup.directories[:2] == ["MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR"]
     assert "AITER_JIT_DIR" not in setup.directories
-
-
-def test_bus_ids_and_devices_are_the_platforms() -> None:
-    buses = [gpu.pci_bus for gpu in Setup(target_of("lumi")).topology.gpus]
-    assert buses[3:5] == ["0000:ce:00.0", "0000:d1:00.0"]
 
 
 def test_no_code_of_a_gate_knows_lumi() -> None:
@@ -148,13 +123,6 @@ def test_every_judge_says_so_when_there_is_no_record_at_all() -> None:
         lines = judged(probe, [], a_job(("a", "b"), 2))
         assert lines, probe.name
         assert all(isinstance(line, Gate) and line.verdict == "fail" for line in lines), probe.name
-
-
-def test_a_judge_survives_any_json() -> None:
-    odd: tuple[Record, ...] = ({}, {"host": 1, "rank": "x"}, {"host": "a", "rank": 0, "part": "container", "paths": []})
-    for probe in choose_probes(target_of("lumi")):
-        for record in odd if not probe.together else ():
-            assert judged(probe, [{**record, "local_rank": 0}], a_job(("a",), 1)), probe.name
 
 
 # ---- steps that ended otherwise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -72,48 +72,77 @@ def at(number: int, phase: str, time: float) -> dict[str, object]:
     return {"host": NODES[number], "rank": number, "phase": phase, "time": time}
 
 
+RESET = {"error": "RuntimeError: [gloo] Connection closed by peer", "error_at": "training", "error_time": 30.4}
+BOOM = {"error": "ValueError: no such device", "error_at": "training", "error_time": 32.0}
+AT_WORK = [at(0, "training", 30.0), at(1, "training", 30.0)]
+SURVIVOR = [{**GOOD[0], **RESET}, AT_WORK[1]]
+TASK = ("srun: error: nid000001: task 0: ", "srun: error: nid000002: task 1: ")
+MEMORY = "slurmstepd: error: Detected 1 oom_kill event in StepId=7.4."
+
+
 @pytest.mark.parametrize(
     ("records", "exit_code", "code", "cause"),
     [
-        (
-            changed(1, world_size=1),
-            0,
-            "ranks-count",
-            "1 ranks worked together where 2 should (1 on each node; reported: nid000001: 1, nid000002: 1)",
-        ),
-        (
-            changed(1, error="RuntimeError: boom", error_at="training", error_time=2.0),
-            1,
-            "rank-failed",
-            "rank 1 on nid000002: failed while training: RuntimeError: boom",
-        ),
-        (
-            [at(0, "training", 50.0), at(1, "training", 20.0)],
-            124,
-            "step-hung",
-            "rank 1 on nid000002: fell silent while training; not done after 60 s",
-        ),
-        (
-            [at(0, "training", 50.0), at(1, "joining", 50.0)],
-            124,
-            "step-hung",
-            "rank 0 on nid000001: hung while training, for 60 s; 1 other rank did too",
-        ),
+        (changed(1, world_size=1), 0, "ranks-count",
+         "1 ranks worked together where 2 should (1 on each node; reported: nid000001: 1, nid000002: 1)"),
+        (changed(1, **BOOM), 1, "rank-failed", "rank 1 on nid000002: failed while training: ValueError: no such device"),
+        ([at(0, "training", 50.0), at(1, "training", 20.0)], 124, "step-hung",
+         "rank 1 on nid000002: no progress for 60 s: fell silent while training; 1 other rank waited"),
+        ([at(0, "training", 50.0), at(1, "joining", 50.0)], 124, "step-hung",
+         "ranks 0-1 on nid000001, nid000002: no progress for 60 s: hung while training"),
         ([], 124, "step-hung", "p-2n: not done after 60 s"),
         ([], 1, "step-failed", "srun ended with exit code 1: the last words"),
         (GOOD[:1], 0, "record-missing", "rank 1 on nid000002: no record is left: it did not start, or was ended"),
     ],
-)
+)  # fmt: skip
 def test_ranks_that_did_not_finish_are_named(records: list[Record], exit_code: int, code: str, cause: str) -> None:
     gate = gate_of(list(ddp(target_of("twin")).judge([ended(records, exit_code)], expected("ddp"))))
     assert (gate.verdict, gate.code, gate.text) == ("fail", code, cause)
 
 
-def test_a_rank_that_was_killed_before_its_time_is_no_hang() -> None:
-    """srun gives 137 where one rank failed and it killed the others, or where memory was out."""
-    left = replace(ended([at(0, "training", 5.0), at(1, "training", 5.0)], 137), seconds=7.0)
-    gate = gate_of(list(ddp(target_of("twin")).judge([left], expected("ddp"))))
-    assert (gate.code, gate.text) == ("step-failed", "srun ended with exit code 137: the last words")
+@pytest.mark.parametrize(
+    ("records", "stderr", "code", "cause", "nodes"),
+    [
+        # A survivor's words are no cause, in whatever order srun has the lines.
+        (SURVIVOR, (TASK[0] + "Exited with exit code 1", TASK[1] + "Killed"), "rank-failed", "training: Killed", (1,)),
+        (SURVIVOR, (TASK[1] + "Terminated",), "rank-failed", ": Terminated", (1,)),
+        # The others were sent a signal because one ended.
+        (AT_WORK, (TASK[0] + "Terminated", TASK[1] + "Killed"), "rank-failed", "rank 1 on nid000002: ended", (1,)),
+        (AT_WORK, (TASK[1] + "Killed", TASK[0] + "Segmentation fault"), "rank-failed", ": Segmentation fault", (0,)),
+        # One that lived on, or had not begun, when another had an error of its own.
+        ([SURVIVOR[0], at(1, "training", 31.2)], (TASK[1] + "Killed",), "rank-failed", "Connection closed", (0, 1)),
+        (SURVIVOR[:1], (TASK[1] + "Killed",), "rank-failed", "Connection closed", (0, 1)),
+        (AT_WORK, (MEMORY, TASK[1] + "Killed"), "rank-failed", "killed while training: out of memory (Killed)", (1,)),
+        # Memory was out on the way of another that ended by itself.
+        (AT_WORK, (MEMORY, TASK[1] + "Aborted"), "rank-failed", ": Aborted", (1,)),
+        # srun gives 137 where one rank failed and it killed the others.
+        (AT_WORK, ("the last words",), "step-failed", "srun ended with exit code 137: the last words", (0, 1)),
+    ],
+)
+def test_the_rank_that_ended_first_is_the_cause(
+    records: list[Record], stderr: tuple[str, ...], code: str, cause: str, nodes: tuple[int, ...]
+) -> None:
+    left = replace(ended(records, 137), seconds=9.0, stderr=stderr)
+    gate = gate_of(list(ddp(target_of("twin")).judge([left], expected("p"))))
+    assert (gate.verdict, gate.code) == ("fail", code)
+    assert cause in gate.text
+    assert gate.nodes == tuple(NODES[node] for node in nodes)
+
+
+@pytest.mark.parametrize(
+    ("records", "rank", "nodes"),
+    [
+        # One rank has an error of its own, whoever of the others noticed first that it is gone.
+        ([{**GOOD[0], **RESET}, {**GOOD[1], **BOOM}], 1, NODES[1:]),
+        # All have the same, or nothing but words on each other: no node is picked out.
+        ([{**GOOD[0], **BOOM}, {**GOOD[1], **BOOM}], 0, NODES),
+        ([GOOD[0], {**GOOD[1], **RESET}], 1, NODES),
+    ],
+)
+def test_an_error_of_one_rank_is_that_of_its_node(records: list[Record], rank: int, nodes: tuple[str, ...]) -> None:
+    gate = gate_of(list(ddp(target_of("twin")).judge([ended(records, 1)], expected("ddp"))))
+    assert (gate.code, gate.rank, gate.nodes) == ("rank-failed", rank, nodes)
+    assert bool(gate.asked) == (nodes != NODES)
 
 
 # ---- ddp
@@ -126,21 +155,33 @@ def test_training_gives_its_speed_by_the_slowest_rank() -> None:
     assert found["ddp/exposed_communication/comm/2n"] == pytest.approx(0.7)
 
 
+def exchanges(*of_ranks: tuple[float, float, str]) -> list[Record]:
+    """Give the records of four ranks on two nodes: each one's own gradient, what it was after, and its digest."""
+    return [rank(at, 2, 4, models={"comm": model(*values)}) for at, values in enumerate(of_ranks)]
+
+
 @pytest.mark.parametrize(
-    ("models", "cause"),
+    ("records", "message", "nodes", "ranks"),
     [
-        (model(2.0, digest="other"), "comm: after the exchange the gradient of rank 1 is not that of rank 0"),
-        (model(9.0), "comm: the exchanged gradient is 1.5, the mean of the ranks' own 5"),
+        (exchanges((1, 3, "a"), (2, 3, "a"), (4, 3, "a"), (5, 3, "b")), "rank 3 is not that of rank 0", NODES[1:], "3"),
+        (exchanges((1, 3, "a"), (2, 9, "b"), (4, 3, "c"), (5, 3, "d")), "rank 1 is not that of rank 0", NODES[:1], "1"),
+        (exchanges((1, 3, "a"), (2, 3, "a"), (4, 3, "b"), (5, 3, "b")), "rank 2 is not that of rank 0", NODES, ""),
         (
-            {**model(2.0), "gradient": {"digest": "d"}},
-            "rank 1 on nid000002: comm: a rank recorded no gradient",
+            exchanges(*[(own, 50, "a") for own in (1, 2, 5, 4)]),
+            "comm: the exchanged gradient is 50, the mean",
+            NODES,
+            "",
         ),
     ],
 )
-def test_gradients_that_do_not_agree_fail_and_give_no_numbers(models: Mapping[str, object], cause: str) -> None:
-    lines = list(ddp(target_of("twin")).judge([ended(changed(1, models={"comm": models}))], expected("ddp")))
-    assert (gate_of(lines).verdict, gate_of(lines).text) == ("fail", cause)
-    assert [line for line in lines if not isinstance(line, Gate)] == []
+def test_gradients_that_do_not_agree_fail_give_no_numbers_and_name_the_rank(
+    records: list[Record], message: str, nodes: tuple[str, ...], ranks: str
+) -> None:
+    lines = list(ddp(target_of("twin")).judge([ended(records, tasks=2)], expected("ddp", 2)))
+    gate = gate_of(lines)
+    assert len(lines) == 1
+    assert (gate.code, gate.nodes, gate.values.get("ranks", "")) == ("results-wrong", nodes, ranks)
+    assert message in gate.text
 
 
 # ---- collectives
@@ -156,33 +197,23 @@ def test_bus_bandwidth_follows_the_published_formula_and_the_slowest_rank() -> N
     assert found == {"collectives/all_reduce_busbw/1MiB/2n": pytest.approx((1 << 20) / 0.02 / 1e9)}
 
 
-def test_a_wrong_sum_fails_and_gives_no_numbers() -> None:
-    records: list[Record] = [rank(0, collectives=collective()), rank(1, collectives=collective(wrong=3))]
+@pytest.mark.parametrize(("wrong", "nodes"), [((0, 3), NODES[1:]), ((3, 3), NODES)])
+def test_wrong_sums_fail_give_no_numbers_and_name_the_node_unless_all_have_them(
+    wrong: tuple[int, int], nodes: tuple[str, ...]
+) -> None:
+    records: list[Record] = [rank(at, collectives=collective(count)) for at, count in enumerate(wrong)]
     lines = collectives(target_of("twin")).judge([ended(records)], expected("collectives"))
-    assert gate_of(lines).code == "results-wrong"
-    assert gate_of(lines).text == "nid000002: all_reduce: 3 wrong values at 1MiB on rank 1 on nid000002"
+    assert (gate_of(lines).code, gate_of(lines).nodes) == ("results-wrong", nodes)
+    assert "all_reduce: 3 wrong values at 1MiB on rank " in gate_of(lines).text
     assert not values(lines)
 
 
 # ---- pairs
 
 
-def test_each_node_and_each_pair_gives_a_number() -> None:
-    alone = {"width": 100, "bytes": 1000, "product_s": [1e-3, 2e-3, 1e-3], "copy_s": [1e-6] * 3}
-    pair = {"pair": [0, 1], "bytes": 1 << 20, "all_reduce_s": [0.01] * 3, "there_and_back_s": [0.02] * 3}
-    records: list[Record] = [rank(number, node=number, alone=alone, pairs=[pair]) for number in (0, 1)]
-    lines = pairs(target_of("twin")).judge([ended(records)], expected("pairs"))
-    assert gate_of(lines).text == "2 nodes measured alone and in pairs"
-    per_node = [line for line in lines if isinstance(line, Sample) and line.metric == "pairs/gemm/1n"]
-    assert [line.nodes for line in per_node] == [NODES[:1], NODES[1:]]
-    assert per_node[0].value == pytest.approx(2 * 100**3 / 1e-3 / 1e12)
-    found = values(lines)
-    assert found["pairs/all_reduce_busbw/1MiB/2n"] == pytest.approx((1 << 20) / 0.01 / 1e9)
-    assert found["pairs/send_recv_bw/1MiB/2n"] == pytest.approx(2 * (1 << 20) / 0.02 / 1e9)
-
-
-def test_what_disturbs_a_node_for_some_repeats_does_not_count() -> None:
-    times = {"product_s": [2e-3, 1e-3, 3e-3], "copy_s": [2e-6, 3e-6, 1e-6]}
+def test_each_node_and_each_pair_gives_its_best_repeat() -> None:
+    """What disturbs a node for some repeats does not count."""
+    alone = {"width": 100, "bytes": 1000, "product_s": [2e-3, 1e-3, 3e-3], "copy_s": [2e-6, 3e-6, 1e-6]}
     pair = {
         "pair": [0, 1],
         "bytes": 1 << 20,
@@ -190,13 +221,17 @@ def test_what_disturbs_a_node_for_some_repeats_does_not_count() -> None:
         "there_and_back_s": [0.02, 0.02, 0.04],
     }
     other = {**pair, "all_reduce_s": [0.03, 0.01, 0.015]}
-    alone = {"width": 100, "bytes": 1000, **times}
     records: list[Record] = [rank(0, node=0, alone=alone, pairs=[pair]), rank(1, node=1, alone=alone, pairs=[other])]
-    found = values(pairs(target_of("twin")).judge([ended(records)], expected("pairs")))
+    lines = pairs(target_of("twin")).judge([ended(records)], expected("pairs"))
+    assert gate_of(lines).text == "2 nodes measured alone and in pairs"
+    per_node = [line for line in lines if isinstance(line, Sample) and line.metric == "pairs/gemm/1n"]
+    assert [line.nodes for line in per_node] == [NODES[:1], NODES[1:]]
+    found = values(lines)
     assert found["pairs/gemm/1n"] == pytest.approx(2 * 100**3 / 1e-3 / 1e12)
     assert found["pairs/copy_bw/1n"] == pytest.approx(2 * 1000 / 1e-6 / 1e9)
     # A repeat is as slow as its slower rank: 30, 20 and 20 ms.
     assert found["pairs/all_reduce_busbw/1MiB/2n"] == pytest.approx((1 << 20) / 0.02 / 1e9)
+    assert found["pairs/send_recv_bw/1MiB/2n"] == pytest.approx(2 * (1 << 20) / 0.02 / 1e9)
 
 
 @pytest.mark.parametrize("nodes", range(2, 12))
@@ -226,34 +261,38 @@ def test_every_node_is_in_two_pairs_and_once_in_a_round(nodes: int) -> None:
 # ---- transport over gloo
 
 
-def carried(eth0: int, hsn0: int, moved: int = 1000) -> list[Record]:
-    counted = {"eth0": eth0, "hsn0": hsn0, "hsn1": 0}
-    return [rank(number, moved=moved, sent=counted) for number in (0, 1)]
+def carried(*sent: tuple[int, int]) -> list[Record]:
+    """The records of two nodes by what they sent over eth0 and hsn0; both the same where one is given."""
+    return [
+        rank(number, moved=1000, sent={"eth0": eth0, "hsn0": hsn0, "hsn1": 0})
+        for number, (eth0, hsn0) in enumerate(sent * (2 // len(sent)))
+    ]
 
 
-FORCED = ended(carried(2000, 10), GLOO_SOCKET_IFNAME="eth0")
+RIGHT, WRONG = (9, 1000), (1000, 9)
+FORCED = ended(carried((2000, 10)), GLOO_SOCKET_IFNAME="eth0")
 
 
 @pytest.mark.parametrize(
     ("plain", "control", "verdict", "code", "cause"),
     [
-        (ended(carried(10, 2000)), FORCED, "pass", "transport-fine", "carried the bytes of nid000001, nid000002"),
+        (ended(carried((10, 2000))), FORCED, "pass", "transport-fine", "carried the bytes of nid000001, nid000002"),
         (
-            ended(carried(2000, 10)),
+            ended(carried((2000, 10))),
             FORCED,
             "fail",
             "transport-wrong-network",
             "nid000001: eth0 sent 0.0 of 0.0 MB, expected hsn0",
         ),
-        (ended(carried(10, 20)), FORCED, "inconclusive", "transport-not-shown", "nid000001: the interfaces sent"),
+        (ended(carried((10, 20))), FORCED, "inconclusive", "transport-not-shown", "nid000001: the interfaces sent"),
         (
-            ended(carried(10, 2000)),
-            ended(carried(10, 2000), GLOO_SOCKET_IFNAME="eth0"),
+            ended(carried((10, 2000))),
+            ended(carried((10, 2000)), GLOO_SOCKET_IFNAME="eth0"),
             "inconclusive",
             "transport-not-shown",
             "with GLOO_SOCKET_IFNAME=eth0 the step does not come out as a failure",
         ),
-        (ended(carried(10, 2000)), ended([], 1), "inconclusive", "step-failed", ""),
+        (ended(carried((10, 2000))), ended([], 1), "inconclusive", "step-failed", ""),
     ],
 )
 def test_the_interfaces_counters_tell_and_the_control_must_fail(
@@ -262,6 +301,16 @@ def test_the_interfaces_counters_tell_and_the_control_must_fail(
     gate = gate_of(judge_transport(TWIN, "gloo", [plain, control], expected("transport")))
     assert (gate.verdict, gate.code) == (verdict, code)
     assert cause in gate.text
+
+
+@pytest.mark.parametrize(
+    ("sent", "nodes"), [((WRONG, RIGHT), NODES[:1]), ((RIGHT, WRONG), NODES[1:]), ((WRONG,), NODES)]
+)
+def test_the_node_that_sends_through_another_interface_is_named(
+    sent: tuple[tuple[int, int], ...], nodes: tuple[str, ...]
+) -> None:
+    gate = gate_of(judge_transport(TWIN, "gloo", [ended(carried(*sent)), FORCED], expected("transport")))
+    assert (gate.code, gate.nodes) == ("transport-wrong-network", nodes)
 
 
 def test_the_control_is_forced_onto_the_wrong_network() -> None:

@@ -68,23 +68,8 @@ def test_a_node_is_named_whose_image_differs_in_one_block() -> None:
     assert entry.finding.message == (
         f"other content than on the other nodes from about byte {2 * BLOCK_BYTES} on (the image)"
     )
-
-
-def test_a_block_that_cannot_be_read_is_told_apart() -> None:
     (entry,) = compare_files(changed(nodes(), IMAGE, blocks=other(4, NOTHING)), RELEASE, {}, ())
     assert f"cannot be read at byte {4 * BLOCK_BYTES}, on the other nodes it can" in entry.finding.message
-
-
-@pytest.mark.parametrize(
-    ("path", "values", "code"),
-    [
-        (APPTAINER, {"blocks": "0:123 "}, "node-file"),
-        (APPTAINER, {"size": 2}, "node-file"),
-        (RUNTIME, {"blocks": "0:123 "}, "node-file"),
-    ],
-)
-def test_one_file_of_one_node_is_named(path: str, values: dict[str, Any], code: str) -> None:
-    assert found(changed(nodes(), path, **values)) == [(BAD, code, path)]
 
 
 def test_several_files_of_a_release_are_one_finding() -> None:
@@ -119,25 +104,6 @@ def test_two_nodes_that_differ_are_both_in_doubt() -> None:
     records = nodes(NODES[:2])
     del records[BAD]["files"][APPTAINER]
     assert found(records) == []
-
-
-def test_nodes_that_looked_at_different_parts_are_compared_in_what_they_share() -> None:
-    records = changed(nodes(), IMAGE, blocks="4:" + sum_at(4))
-    assert found(records) == []
-
-
-def test_whatever_a_record_holds_nothing_breaks() -> None:
-    odd: Any
-    for odd in (
-        None,
-        3,
-        "x",
-        [],
-        {"files": 3},
-        {"files": {IMAGE: None}},
-        {"files": {IMAGE: {"blocks": "x 1:y :z 9:"}}},
-    ):
-        found({**nodes(), "n2": odd})
 
 
 # ---- the script

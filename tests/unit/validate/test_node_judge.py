@@ -443,20 +443,3 @@ def test_a_script_that_cannot_record_says_so_and_what_is_away(tmp_path: Path) ->
     done = subprocess.run(command, env={"SLURMD_NODENAME": "n9"}, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert done.stderr == f"lost\tn9\t{blocked}/out\tNot a directory\t/gone-1\n"
-
-
-@pytest.mark.parametrize(
-    ("part", "value"),
-    [
-        ("resources", ["", "memlock ² ²", f"nofile {'9' * 5000}"]),
-        ("facts", {"cpu_limit_khz": "²"}),
-        ("facts", {"cpu_allowed": "9" * 5000}),
-        ("started", 10**400),
-        ("interfaces", {f"hsn{each}": {"state": "up", "speed": "²", "mtu": "9" * 5000} for each in range(4)}),
-    ],
-)
-def test_what_is_no_number_is_none(part: str, value: object) -> None:
-    job = a_job(("n1", "n2"), 1, "node")
-    records = [healthy(name) for name in job.nodes]
-    records[1][part] = value
-    assert lines(records, job)

@@ -94,11 +94,6 @@ def test_links_of_a_node_with_a_finding_tell_nothing() -> None:
     assert found(records, ["n2"]) == []
 
 
-@pytest.mark.parametrize("odd", [None, 3, [], {"sent": 3}, {"host": "n1", "sent": [None, {"to": 3}]}])
-def test_whatever_a_record_holds_nothing_breaks(odd: Any) -> None:
-    assert [*compare_links([*exchanged(SIX[:2]), odd], SIX[:2])] == []
-
-
 def test_the_script_sends_to_all_and_says_where_one_does_not_answer(tmp_path: Path) -> None:
     """Three nodes on this machine's own loopback, of which the third leaves the address of a port that is closed."""
     for name in ("node_exchange.py", "lumisite_record.py"):

@@ -22,13 +22,6 @@ from rank import Rank, run  # the modules beside this one
 ITEM_BYTES = 4
 #: How long a rank that hangs waits before it ends, so that the others come to the same end, in seconds.
 LINGER_S = 3.0
-#: What a rank can be at, in this order. With NCCL the communicator is made on entering the first collective.
-PARTS = {
-    "making": "making group {}",
-    "entering": "entering the first collective of group {}",
-    "running": "running the first collective of group {}",
-    "leaving": "leaving the groups",
-}
 
 
 class Watch:
@@ -37,12 +30,13 @@ class Watch:
     def __init__(self, rank: Rank) -> None:
         self.rank = rank
         self.patience = rank.number("patience")  # longest time at one place, in seconds
+        self.groups = rank.number("groups")
         self.at(1, "making")
         threading.Thread(target=self.run, daemon=True).start()
 
     def at(self, group: int, part: str) -> None:
-        """Come to another place."""
-        self.rank.phase = PARTS[part].format(group)
+        """Come to another place: `part` is what is done with a group (PARTS in outcome.py)."""
+        self.rank.phase = f"{part} group {group} of {self.groups}"
         self.rank.details = {"group": group, "part": part, "settings": self.rank.settings}
         self.rank.record.update(self.rank.details)
         self.since = time.monotonic()
@@ -53,7 +47,9 @@ class Watch:
         while time.monotonic() - self.since < self.patience:
             time.sleep(0.2)
         self.rank.report()  # it finds out whether this rank was stopped
-        self.rank.record.update(hung_time=time.time(), hung_s=self.patience, froze=self.rank.froze)
+        self.rank.record.update(hung_time=time.time(), hung_s=self.patience)
+        if self.rank.froze:
+            self.rank.record["froze"] = True
         try:
             lumisite_record.leave(self.rank.record)
             time.sleep(LINGER_S)
@@ -76,9 +72,8 @@ def measure(rank: Rank) -> None:
     """Make the groups and use them."""
     rank.load()
     watch = Watch(rank)
-    groups = rank.number("groups")
-    rank.record["groups"] = [measure_one(rank, watch, number) for number in range(1, groups + 1)]
-    watch.at(groups, "leaving")
+    rank.record["groups"] = [measure_one(rank, watch, number) for number in range(1, watch.groups + 1)]
+    watch.at(watch.groups, "leaving")
 
 
 def measure_one(rank: Rank, watch: Watch, number: int) -> dict[str, Any]:
@@ -92,7 +87,7 @@ def measure_one(rank: Rank, watch: Watch, number: int) -> dict[str, Any]:
         group = rank.dist.new_group()
     made = time.perf_counter()
     data = rank.torch.full((rank.number("size") // ITEM_BYTES,), float(rank.rank + number), device=rank.device)
-    watch.at(number, "entering")
+    watch.at(number, "entering")  # with NCCL the communicator is made on entering the first collective
     work = rank.dist.all_reduce(data, group=group, async_op=True)
     watch.at(number, "running")
     work.wait()

@@ -15,12 +15,12 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.masks import MaskError, MaskRequest, cpu_masks, mask_of
-from lumisite.site.cpu_list import CpusetError, format_cpu_list, parse_number_list
+from lumisite.site.cpu_list import format_cpu_list, parse_number_list
 from lumisite.site.scalars import TASK
 from lumisite.text import some
 from lumisite.validate.probes.environment.expected import FRAMEWORK, Setup
 from lumisite.validate.probes.probe import Record
-from lumisite.validate.probes.records import count_in, in_image, rows, table, text, texts, value_at, whole
+from lumisite.validate.probes.records import rows, table, text, value_at
 
 #: Types of file systems that lie on servers, as the kernel names them in /proc/self/mountinfo.
 SHARED_TYPES = (
@@ -59,21 +59,18 @@ class NodeRecords:
     @cached_property
     def cpus(self) -> Mapping[int, Cpus]:
         """The CPUs of each rank whose record has them, by local rank."""
-        return {whole(record, "local_rank"): cpus for record in self.ranks if (cpus := _cpus(record, "cpus"))}
+        return {record["local_rank"]: _cpus(record) for record in self.ranks}
 
 
-def _cpus(record: Record, key: str) -> Cpus:
-    try:
-        return frozenset(parse_number_list(text(record, key)))
-    except CpusetError:
-        return frozenset()
-
-
-# ---- binds
+def _cpus(record: Record) -> Cpus:
+    return frozenset(parse_number_list(record["cpus"]))
 
 
 def _list(names: Sequence[str]) -> str:
     return some(names, MOST_NAMES, ", ")
+
+
+# ---- binds
 
 
 def check_node_paths(record: Record, _node: NodeRecords, setup: Setup) -> Iterator[Finding]:
@@ -88,30 +85,25 @@ def check_node_paths(record: Record, _node: NodeRecords, setup: Setup) -> Iterat
 
 def check_binds(record: Record, node: NodeRecords, setup: Setup) -> Iterator[Finding]:
     """Each bind is the same file in the container as on the node."""
-    if value_at(record, "in_container") is not True:
+    if not record.get("in_container"):
         message, advice = "the probe ran outside of containers", "start it as `srun … singularity exec IMAGE …`"
         yield Finding("bind-not-in-container", Severity.FAULT, message, advice)
         return
     for bind in setup.binds:
-        if value_at(node.node, "paths", bind.path, "exists") is not True:
-            continue
         path = bind.target or bind.path
         found, expected = text(record, "paths", path, "file"), text(node.node, "paths", bind.path, "file")
+        if not expected or found == expected:
+            continue
         by_task = bind.where == TASK
         binder = "the task prolog binds it" if by_task else f"the module {bind.where} binds it"
         load = "" if by_task else f"load {bind.where}; "
-        if value_at(record, "paths", path, "exists") is not True:
+        message = f"another file in the container ({found}) than {bind.path} on the node ({expected}), though {binder}"
+        advice = f"{load}look for a bind of the user's own at this path; "
+        advice += "`LUMISITE_VERBOSE=1 srun …` shows what the task prolog did"
+        if not found:
             message = f"on the node but not in the container, though {binder} ({bind.why})"
             advice = f"{load}run `LUMISITE_VERBOSE=1 srun …` to see what the task prolog did; "
             advice += "look at LUMISITE=off and `lumisite policy ROOT`"
-        elif found != expected:
-            message = (
-                f"another file in the container ({found}) than {bind.path} on the node ({expected}), though {binder}"
-            )
-            advice = f"{load}look for a bind of the user's own at this path; "
-            advice += "`LUMISITE_VERBOSE=1 srun …` shows what the task prolog did"
-        else:
-            continue
         yield Finding("bind-not-in-container", Severity.FAULT, message, advice, subject=path)
 
 
@@ -136,11 +128,19 @@ def check_libraries(record: Record, _node: NodeRecords, setup: Setup) -> Iterato
             yield unfit(name, f"does not open: {refusal}", advice)
     for soname, expected in setup.origins.items():
         for row in rows(record, "mapped"):
-            path, found = text(row, "path"), "image" if in_image(row) else "host"
+            path, found = row["path"], "image" if _in_image(row) else "host"
             if path.rpartition("/")[2].startswith(soname) and found != expected:
                 message = f"{path} is in use, from the {found}; family {setup.target.family_name} needs it from the "
                 advice = "see LD_LIBRARY_PATH inside the container, and `lumisite binds IMAGE`"
                 yield unfit(soname, message + expected, advice)
+
+
+def _in_image(mount: Record) -> bool:
+    """Return whether what is on a mount is the image's own, not the host's: the root, or part of a squashfs file.
+
+    Without overlay a runtime mounts parts of its squashfs one by one ("underlay" of SingularityCE's admin guide).
+    """
+    return mount["point"] in ("", "/") or "squash" in mount["type"]
 
 
 # ---- CPUs, GPUs and limits
@@ -148,22 +148,16 @@ def check_libraries(record: Record, _node: NodeRecords, setup: Setup) -> Iterato
 
 def check_cpus(record: Record, node: NodeRecords, setup: Setup) -> Iterator[Finding]:
     """Where the node kind has a mask for a rank, the rank has it; where not, it has no reserved CPU."""
-    topology, cpus = setup.topology, _cpus(record, "cpus")
-    local = whole(record, "local_rank")
+    topology, cpus, local = setup.topology, _cpus(record), record["local_rank"]
     expected = node.expected_cpus.get(local)
     reserved = cpus & topology.reserved
-    if not cpus:
-        message = f"CPUs {text(record, 'cpus')} cannot be parsed" if text(record, "cpus") else "no CPUs recorded"
-        advice = "look at Cpus_allowed_list in /proc/self/status"
-        yield Finding("records-unreadable", Severity.DOUBT, message, advice)
-    elif expected is not None and cpus != expected:
-        numa = {core.numa for core in topology.cores if core.numa is not None and cpus.intersection(core.pu_os)}
-        domain = f", NUMA domain {format_cpu_list(numa)}" if numa else ""
-        message = f"mask {mask_of(cpus)} (CPUs {format_cpu_list(cpus)}{domain}), expected {mask_of(expected)} "
+    message = ""
+    if expected is not None and cpus != expected:
+        message = f"mask {mask_of(cpus)} (CPUs {format_cpu_list(cpus)}), expected {mask_of(expected)} "
         message += f"(CPUs {format_cpu_list(expected)}) for local rank {local} of {topology.name}"
-        yield Finding("mask-wrong", Severity.FAULT, message, _advice_on_masks(record))
     elif expected is None and reserved and cpus != topology.pu_os:
         message = f"mask {mask_of(cpus)} has the reserved CPUs {format_cpu_list(reserved)}"
+    if message:
         yield Finding("mask-wrong", Severity.FAULT, message, _advice_on_masks(record))
 
 
@@ -177,7 +171,7 @@ def _advice_on_masks(record: Record) -> str:
 
 def check_shared_cpus(record: Record, node: NodeRecords, _setup: Setup) -> Iterator[Finding]:
     """No rank shares CPUs with one before it; one that has a wrong mask is named by that already."""
-    local, cpus = whole(record, "local_rank"), _cpus(record, "cpus")
+    local, cpus = record["local_rank"], _cpus(record)
     other = next((other for other in sorted(node.cpus) if other < local and node.cpus[other] & cpus), None)
     if other is not None and cpus == node.expected_cpus.get(local, cpus):
         shared = format_cpu_list(cpus & node.cpus[other])
@@ -189,7 +183,7 @@ def expected_cpus(ranks: Sequence[Record], tasks: int, setup: Setup) -> Mapping[
     """Return the CPUs that each local rank of a node should have, none where the node kind has no table for them."""
     if not ranks or not setup.topology.gpus:
         return {}
-    granted = _cpus(ranks[0], "granted")
+    granted = frozenset(parse_number_list(text(ranks[0], "granted")))
     try:
         answers = cpu_masks(setup.topology, MaskRequest(tasks, cpus=granted & setup.topology.pu_os or None))
     except MaskError:
@@ -200,7 +194,7 @@ def expected_cpus(ranks: Sequence[Record], tasks: int, setup: Setup) -> Mapping[
 def check_gpus(record: Record, node: NodeRecords, setup: Setup) -> Iterator[Finding]:
     """Bus ids are those of the platform, in their order, and no rank before it has the same GPU."""
     known = {gpu.pci_bus: gpu.index for gpu in setup.topology.gpus if gpu.pci_bus}
-    buses, local, bus = texts(record, "gpus"), whole(record, "local_rank"), _gpu_of(record)
+    buses, local, bus = rows(record, "gpus"), record["local_rank"], _gpu_of(record)
     if bus is None:
         return
     kind = setup.topology.name
@@ -212,23 +206,23 @@ def check_gpus(record: Record, node: NodeRecords, setup: Setup) -> Iterator[Find
         message = f"GPU {local} is on bus {bus}, which {kind} has as GPU {known[bus]}"
         advice = "the order of the GPUs has changed: correct gpu_bus_ids and the order of gpus in the site description"
         yield Finding("gpu-wrong", Severity.FAULT, message, advice)
-    first = next((whole(other, "rank") for other in node.ranks if _gpu_of(other) == bus), None)
-    if first is not None and first != whole(record, "rank"):
+    first = next(other["rank"] for other in node.ranks if _gpu_of(other) == bus)
+    if first != record["rank"]:
         message = f"shares the GPU on bus {bus} with rank {first}"
         yield Finding("gpu-wrong", Severity.FAULT, message, "give each rank its own GPU, by SLURM_LOCALID")
 
 
 def _gpu_of(record: Record) -> str | None:
     """Return the bus of a rank's GPU: of several that it sees, programs take the one with their local rank."""
-    buses = texts(record, "gpus")
-    return buses[whole(record, "local_rank") % len(buses)] if buses else None
+    buses = rows(record, "gpus")
+    return buses[record["local_rank"] % len(buses)] if buses else None
 
 
 def check_limits(record: Record, node: NodeRecords, _setup: Setup) -> Iterator[Finding]:
     """A rank may use as much as the step gave its task: the first limit that is lower, with the names of the others."""
     lower = []
-    for name in table(node.node, "granted"):
-        found, given = texts(record, "limits", name), texts(node.node, "granted", name)
+    for name, given in table(node.node, "granted").items():
+        found = rows(record, "limits", name)
         # Where the hard limit is lower, the soft one is too.
         kinds = [kind for kind in (1, 0) if len(found) > kind < len(given) and _is_lower(found[kind], given[kind])]
         lower += [(name, kind, found[kind], given[kind]) for kind in kinds[:1]]
@@ -245,8 +239,8 @@ def check_limits(record: Record, node: NodeRecords, _setup: Setup) -> Iterator[F
 
 
 def _is_lower(found: str, given: str) -> bool:
-    of_rank, of_step = (math.inf if each == "unlimited" else count_in(each) for each in (found, given))
-    return of_rank is not None and of_step is not None and of_rank < LEAST * of_step
+    of_rank, of_step = (math.inf if each == "unlimited" else float(each or 0) for each in (found, given))
+    return of_rank < LEAST * of_step
 
 
 # ---- directories
@@ -254,27 +248,24 @@ def _is_lower(found: str, given: str) -> bool:
 
 def check_directories(record: Record, _node: NodeRecords, setup: Setup) -> Iterator[Finding]:
     """Each variable leads to a directory on the node itself that only the user can enter."""
-    unset = [name for name in setup.directories if value_at(record, "directories", name, "set") is not True]
-    taken = _taken(record, unset) if unset else None
-    if taken is not None:
-        yield taken
+    found = table(record, "directories")
+    unset = [name for name in setup.directories if not value_at(found, name, "set")]
+    entry = next((entry for entry in rows(record, "private") if not entry["usable"]), None)
+    taken = bool(unset and entry)
+    if unset and entry:
+        yield _taken(entry, record["user"], unset)
     for name in setup.directories:
-        wrong = None
+        wrong = None if taken else ("not set, so the cache falls back to the home directory", VERBOSE)
         if name not in unset:
-            wrong = _wrong_directory(name, table(record, "directories", name), whole(record, "user"), setup)
-        elif taken is None:
-            wrong = "not set, so the cache falls back to the home directory", VERBOSE
+            wrong = _wrong_directory(name, found[name], record["user"], setup)
         if wrong is not None:
             message, advice = wrong
             yield Finding("directory-unfit", Severity.FAULT, message, advice, subject=name)
 
 
-def _taken(record: Record, unset: Sequence[str]) -> Finding | None:
+def _taken(entry: Record, user: int, unset: Sequence[str]) -> Finding:
     """Return the finding for a private directory that the task prolog could not use, since it is not the user's own."""
-    entry = next((entry for entry in rows(record, "private") if value_at(entry, "usable") is False), None)
-    if entry is None:
-        return None
-    path, owner, user = text(entry, "path"), whole(entry, "owner"), whole(record, "user")
+    path, owner = entry["path"], entry["owner"]
     message, advice = "is no private directory, as the task prolog makes it", f"`ls -ld {path}` on the node; remove it"
     if owner != user:
         message = f"belongs to user {owner}, and the job runs as {user}"
@@ -284,27 +275,27 @@ def _taken(record: Record, unset: Sequence[str]) -> Finding | None:
 
 def _wrong_directory(name: str, found: Record, user: int, setup: Setup) -> tuple[str, str] | None:
     """Return what is wrong with the directory that a variable leads to, and what to do."""
-    path, real, kind = text(found, "path"), text(found, "real"), text(found, "mount", "type")
+    path, real, kind = found["path"], found["real"], text(found, "mount", "type")
     systems, place = setup.target.site.file_systems, next(iter(setup.target.site.private_places), None)
     under = f" under {place.path}" if place else ""
     unset = f"unset {name} before the job: the task prolog then makes a private directory{under}"
-    target = PurePosixPath(real or path)
+    target = PurePosixPath(real)
     local = [system.path for system in systems if system.kind == "node-local"]
     shared = [system.path for system in systems if system.kind == "shared" and target.is_relative_to(system.path)]
-    owner, mode = whole(found, "owner"), text(found, "mode")
     where = f"{path} (leads to {real})" if real != path else path
     if shared or kind in SHARED_TYPES:
         return f"{where} is on {next(iter(shared), kind)}, which all nodes share", unset
     if not any(target.is_relative_to(system) for system in local):
         return f"{where} is not on a node-local file system ({_list(local)})", unset
-    if value_at(found, "exists") is not True or value_at(found, "directory") is not True:
+    if not found.get("directory"):
         return f"{where} is no directory", VERBOSE
+    owner, mode = found["owner"], found["mode"]
     if owner != user:
         message = f"{where} belongs to user {owner}, and the job runs as {user}"
         return message, f"another user has made a directory of that name; {unset}"
     if mode[-2:] != "00":
         return f"{where} has mode {mode} (expected 700)", unset
-    if refusal := text(found, "writing"):
+    if refusal := found["writing"]:
         return f"{where} cannot be written: {refusal}", "make room on the node, or drain it"
     return None
 
@@ -313,26 +304,20 @@ def _wrong_directory(name: str, found: Record, user: int, setup: Setup) -> tuple
 
 
 def check_packages(record: Record, _node: NodeRecords, setup: Setup) -> Iterator[Finding]:
-    """No package of ~/.local or PYTHONPATH is found before the image's own."""
-
-    def hides(subject: str, message: str, advice: str) -> Finding:
-        return Finding("packages-hidden", Severity.FAULT, message, advice, subject=subject)
-
-    hidden, packages = texts(record, "hidden"), texts(record, "user_packages")
-    if value_at(record, "user_site_on_path") is True:
-        folder = text(record, "user_site")
+    """No package of ~/.local is found before the image's own."""
+    subject = message = ""
+    hidden, packages = rows(record, "hidden"), rows(record, "user_packages")
+    if record.get("user_site_on_path"):
+        subject = record["user_site"]
         what = f", where it hides the image's own {_list(hidden)}" if hidden else ""
         what = what or (f", with {_list(packages)}" if packages else "")
-        advice = f"leave PYTHONNOUSERSITE to lumisite (1 is right), or move {folder} away"
-        yield hides(folder, f"on Python's path{what}", advice)
+        message = f"on Python's path{what}"
+        advice = f"leave PYTHONNOUSERSITE to lumisite (1 is right), or move {subject} away"
     elif setup.shuts_user_site_out and not value_at(record, "environment", "PYTHONNOUSERSITE"):
+        subject, advice = "PYTHONNOUSERSITE", VERBOSE
         message = "not set, so packages of ~/.local would hide the image's once there are any"
-        yield hides("PYTHONNOUSERSITE", message, VERBOSE)
-    for entry in rows(record, "pythonpath"):
-        if names := texts(entry, "hidden"):
-            path = text(entry, "path")
-            message = f"on PYTHONPATH, where it hides the image's own {_list(names)}"
-            yield hides(path, message, f"remove {path} from PYTHONPATH")
+    if message:
+        yield Finding("packages-hidden", Severity.FAULT, message, advice, subject=subject)
 
 
 class Check(NamedTuple):

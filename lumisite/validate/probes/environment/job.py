@@ -198,13 +198,11 @@ def python() -> "dict[str, object]":
     # The first entry is the folder of this file.
     path = [Path(entry).resolve() for entry in sys.path[1:] if entry]
     user_site = site.getusersitepackages()
-    entries = [entry for entry in os.environ.get("PYTHONPATH", "").split(":") if entry]
     return {
         "user_site": record.printable(user_site),
         "user_site_on_path": Path(user_site).resolve() in path,
         "user_packages": packages(user_site),
         "hidden": hidden(user_site, path),
-        "pythonpath": [{"path": record.printable(entry), "hidden": hidden(entry, path)} for entry in entries],
     }
 
 

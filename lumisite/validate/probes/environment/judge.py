@@ -6,13 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from lumisite.text import some
-from lumisite.validate.probes.definition import make_probe
 from lumisite.validate.probes.environment.checks import CHECKS, Check, NodeRecords, expected_cpus
 from lumisite.validate.probes.environment.expected import FRAMEWORK, Setup
 from lumisite.validate.probes.outcome import Located, gates, missing, passed, unfinished
 from lumisite.validate.probes.probe import Ended, Expected, Line, Probe, Record, Srun, Target, each
-from lumisite.validate.probes.records import finished, rank_of, rows, text, texts, whole
+from lumisite.validate.probes.records import finished, rank_of, text
 
 ENVIRONMENT = "environment"
 CONTAINER = "container"
@@ -23,7 +21,7 @@ GATES = tuple(dict.fromkeys(check.gate for check in CHECKS))
 def environment(target: Target) -> Probe:
     """Return the probe; what the node has is recorded outside of containers, as compute nodes need no Python."""
     setup = Setup(target)
-    return make_probe(ENVIRONMENT, [_on_node(setup), _in_container(setup)], partial(_judge, setup))
+    return Probe(ENVIRONMENT, (_on_node(setup), _in_container(setup)), partial(_judge, setup))
 
 
 def _on_node(setup: Setup) -> Srun:
@@ -64,7 +62,7 @@ def _judge(setup: Setup, steps: Sequence[Ended], expected: Expected) -> list[Lin
         looked_at = [record for node in nodes for record in node.of_kind(checks[-1].kind)]
         if found or looked_at:
             names = tuple(dict.fromkeys(text(record, "host") for record in looked_at))
-            fine = passed(f"{len(looked_at)} records passed{_seen(gate, looked_at, setup)}")
+            fine = passed(f"{len(looked_at)} records passed")
             job = replace(expected, probe=gate)
             lines += gates(found, job) or [job.gate(replace(fine, nodes=names))]
     failed = unfinished(steps, expected)
@@ -88,7 +86,7 @@ def _records_of(name: str, records: Sequence[Record], tasks: int, expected: Expe
 def _find(check: Check, node: NodeRecords, setup: Setup) -> Iterator[Located]:
     """Yield what a check finds on a node: about a rank where each rank has a record of the kind."""
     for record in node.of_kind(check.kind):
-        rank = whole(record, "rank") if check.kind == "rank" else None
+        rank = record["rank"] if check.kind == "rank" else None
         for finding in check.find(record, node, setup):
             yield Located(finding, text(record, "host"), rank)
 
@@ -97,19 +95,5 @@ def _whole(ended: Ended) -> list[Record]:
     """Return the records of a step that are complete: the first rank of each node may have died of a library."""
     in_container = ended.step.srun.name == CONTAINER
     return [
-        record
-        for record in finished(ended.records)
-        if not in_container or whole(record, "local_rank") or "imports" in record
+        record for record in finished(ended.records) if not in_container or record["local_rank"] or "imports" in record
     ]
-
-
-def _seen(gate: str, records: Sequence[Record], setup: Setup) -> str:
-    """Return what a gate that passed shows beside the number of records: what was in use, and what did no harm."""
-    title, names = "", set()
-    if gate == "usersite":
-        title, names = "kept out of ~/.local", {name for record in records for name in texts(record, "user_packages")}
-    elif gate == "binds":
-        words = ("nccl", "libfabric", *setup.target.carriers)
-        paths = {text(row, "path") for record in records for row in rows(record, "mapped")}
-        title, names = "libraries in use", {path for path in paths if any(word in path for word in words)}
-    return f"; {title}: {some(sorted(names), between=', ')}" if names else ""

@@ -204,7 +204,6 @@ facts() {
   field cpu_limit_khz "$(least $cpu/cpu[0-9]*/cpufreq/scaling_max_freq $cpu/cpu[0-9]*/cpufreq/bios_limit)"
   field cpu_allowed "$(allowed)"
   field governor "$(every $cpu/cpu[0-9]*/cpufreq/scaling_governor)"
-  field thp "$(cat /sys/kernel/mm/transparent_hugepage/enabled)"
   set -f
 }
 
@@ -224,15 +223,6 @@ resources() {
   for place in /dev/shm "${private:-/tmp}"; do
     timeout 5 df -Pk "$place" | awk -v name="$place" 'NR == 2 { print name, $(NF - 4), $(NF - 2) }'
   done
-  set +f
-  for place in /sys/kernel/mm/hugepages/*; do
-    # What is beyond the pool comes and goes with programs.
-    first_word "$place/nr_hugepages" || continue
-    pool=$word
-    first_word "$place/surplus_hugepages" || continue
-    echo "${place##*/} $((pool - word))"
-  done
-  set -f
   tasks=$(least_tasks)
   echo "tasks $tasks $tasks"
   sed -n 's/^Max locked memory  */memlock /p; s/^Max open files  */nofile /p; s/^Max processes  */nproc /p

@@ -16,15 +16,13 @@ from lumisite.paths import PROLOG, WRAPPERS, current
 from lumisite.site.ledger import decide
 from lumisite.site.scalars import TASK
 from lumisite.text import some
-from lumisite.validate.probes.definition import make_probe
 from lumisite.validate.probes.node.judge_check import CHECKED, check_of_node, checked_nodes, unchecked
 from lumisite.validate.probes.node.judge_exchange import EXCHANGE, compare_links
 from lumisite.validate.probes.node.judge_files import FILES, compare_files
-from lumisite.validate.probes.node.judge_folders import judge_folders
 from lumisite.validate.probes.node.judge_interfaces import judge_interfaces
 from lumisite.validate.probes.node.judge_mounts import compare_mounts
 from lumisite.validate.probes.node.judge_paths import Needed, judge_paths
-from lumisite.validate.probes.node.readings import compare, compare_clocks, pools_of, readings
+from lumisite.validate.probes.node.readings import compare, compare_clocks, judge_folders, readings
 from lumisite.validate.probes.outcome import DRAIN, Located, gates, not_run
 from lumisite.validate.probes.probe import (
     COMMON,
@@ -46,7 +44,6 @@ from lumisite.validate.probes.probe import (
 from lumisite.validate.probes.records import text
 from lumisite.validate.probes.start_errors import start_failure
 from lumisite.vendors import all_fabrics, all_gpus
-from lumisite.vendors.model import GpuVendor
 
 #: What the node's own Python runs, or that of the image where a node has none.
 ANY_PYTHON = 'command -v python3 >/dev/null && exec python3 -EsB "$0" "$@"; exec {runtime} python3 -EsB "$0" "$@"'
@@ -88,7 +85,7 @@ def node(target: Target) -> Probe:
     others = [path for path, needed in setup.paths.items() if not needed.shared and path != target.image]
     of_files = (setup.release, *(path for path in others if not is_under(path, setup.release)), target.image)
     files = Srun("node_files.sh", ("sh", "-c", TEXT), of_files, (COMMON,), each="node", name=FILES, bare=True)
-    return make_probe(NODE, (srun, _exchange(target), files, check_of_node()), partial(_judge, setup))
+    return Probe(NODE, (srun, _exchange(target), files, check_of_node()), partial(_judge, setup))
 
 
 def _exchange(target: Target) -> Srun:
@@ -124,13 +121,8 @@ def _libraries(target: Target) -> list[str]:
 
 def _devices(target: Target) -> list[str]:
     """Return patterns of the devices of GPUs and of the network: of all vendors where the site names none."""
-    fabrics = target.fabrics or tuple(all_fabrics())
-    patterns = (*(gpu.devices for gpu in _gpus(target)), *(fabric.devices for fabric in fabrics))
-    return list(dict.fromkeys(pattern for each in patterns for pattern in each))
-
-
-def _gpus(target: Target) -> list[GpuVendor]:
-    return [target.gpu] if target.gpu else list(all_gpus())
+    vendors = (*([target.gpu] if target.gpu else all_gpus()), *(target.fabrics or all_fabrics()))
+    return list(dict.fromkeys(pattern for vendor in vendors for pattern in vendor.devices))
 
 
 # ---- the judge
@@ -142,24 +134,22 @@ def _judge(setup: NodeSetup, steps: Sequence[Ended], expected: Expected) -> list
     records = {name: record for record in ended.records if (name := text(record, "host")) in expected.nodes}
     if not records:
         return [expected.gate(start_failure(ended.stderr, ended.step.folder) or not_run(ended))]
-    exchanged = _of_step(EXCHANGE, steps, expected)
+    exchanged, files, checks = (_of_step(name, steps, expected) for name in (EXCHANGE, FILES, CHECKED))
     mounts = {path: compare_mounts(records, path) for path in setup.shared}
     located = [*_lost(ended, records, expected)]
     located += judge_interfaces(records, exchanged, setup.interfaces)
     located += judge_paths(records, setup.paths, mounts)
     located += compare_clocks(records)
-    folders = [*judge_folders(records, setup.local)]
-    rows = readings(setup.places, setup.local or "/tmp", pools_of(records), in_memory=setup.in_memory)  # noqa: S108
-    located += [*folders, *compare(records, rows, [(each.node, each.finding.subject) for each in folders])]
-    files, why = _of_step(FILES, steps, expected), {path: needed.why for path, needed in setup.paths.items()}
-    located += [*compare_files(files, setup.release, why, located)]
-    checks = _of_step(CHECKED, steps, expected)
+    located += judge_folders(records, setup.local)
+    table = readings(setup.places, setup.local or "/tmp", in_memory=setup.in_memory)  # noqa: S108
+    located += [*compare(records, table, located)]
+    located += [*compare_files(files, setup.release, {path: need.why for path, need in setup.paths.items()}, located)]
     located += [*checked_nodes(checks, located, setup.release)]
     # Of a node that something is wrong with, links tell nothing more; what is wrong with all of them is another matter.
     bad = {entry.node for entry in located}
     located += compare_links(exchanged.values(), expected.nodes, bad if bad < {*expected.nodes} else ())
     lines: list[Line] = [*gates(located, expected)]
-    good = [name for name in records if name not in {entry.node for entry in located}]
+    good = tuple(name for name in records if name not in {entry.node for entry in located})
     if good:
         message = f"{', '.join(setup.interfaces)}, {len(setup.paths)} paths and the clock are as they should be"
         message += "; their files are alike" if len(files) > 1 else ""
@@ -167,8 +157,7 @@ def _judge(setup: NodeSetup, steps: Sequence[Ended], expected: Expected) -> list
         asked = any(ended.step.srun.name == CHECKED for ended in steps)
         lacking = unchecked(checks, good) if asked else ""
         message += f"; {lacking}" if lacking else ""
-        fine = Finding("checks-passed", Severity.INFO, message, nodes=tuple(good))
-        lines.append(expected.gate(fine))
+        lines.append(expected.gate(Finding("checks-passed", Severity.INFO, message, nodes=good)))
     return lines
 
 

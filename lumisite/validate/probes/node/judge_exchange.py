@@ -15,7 +15,7 @@ from lumisite.findings.finding import Finding, Severity
 from lumisite.text import some
 from lumisite.validate.probes.outcome import DRAIN, Located
 from lumisite.validate.probes.probe import NAMED_NODES, Record
-from lumisite.validate.probes.records import rows, text, whole
+from lumisite.validate.probes.records import rows, text
 
 #: What the step is called.
 EXCHANGE = "exchange"
@@ -58,21 +58,19 @@ def compare_links(records: Iterable[Record], nodes: Iterable[str], spared: Itera
 
 def _links(records: Iterable[Record], known: set[str]) -> dict[str, dict[Pair, str]]:
     """Return what is wrong with each link (empty: nothing), by interface and pair of nodes."""
-    sent: dict[str, dict[Pair, list[object]]] = {}
+    sent: dict[str, dict[Pair, list[Record]]] = {}
     for record in records:
         for row in rows(record, "sent"):
-            ends = sorted({text(record, "host"), text(row, "to")} & known)
-            if len(ends) == len(("from", "to")):
-                sent.setdefault(text(row, "interface"), {}).setdefault((ends[0], ends[1]), []).append(row)
-    return {
-        interface: {pair: _symptom(of_link) for pair, of_link in links.items()} for interface, links in sent.items()
-    }
+            first, second = sorted((record["host"], text(row, "to")))
+            if {first, second} <= known:
+                sent.setdefault(row["interface"], {}).setdefault((first, second), []).append(row)
+    return {name: {pair: _symptom(of_link) for pair, of_link in links.items()} for name, links in sent.items()}
 
 
-def _symptom(sent: Sequence[object]) -> str:
+def _symptom(sent: Sequence[Record]) -> str:
     """Return what is wrong with both directions of a link, the first of SYMPTOMS, or nothing."""
-    failed = {text(row, "at") for row in sent}
-    again, segments = (sum(whole(row, key) for row in sent) for key in ("again", "segments"))
+    failed = {row["at"] for row in sent}
+    again, segments = (sum(row.get(key, 0) for row in sent) for key in ("again", "segments"))
     lossy = {"lossy"} if again >= max(LEAST_LOST, LEAST_PART * segments) else set()
     return next((symptom for symptom in SYMPTOMS if symptom in failed | lossy), "")
 

@@ -15,7 +15,7 @@ from lumisite.machine.tree import is_under
 from lumisite.text import some
 from lumisite.validate.probes.outcome import DRAIN, Located
 from lumisite.validate.probes.probe import NAMED_FILES, Record
-from lumisite.validate.probes.records import count_in, table, text, usual, value_at, whole
+from lumisite.validate.probes.records import table, usual
 
 #: What the step is called.
 FILES = "files"
@@ -31,17 +31,17 @@ def compare_files(
     files: Mapping[str, Record], release: str, why: Mapping[str, str], known: Sequence[Located]
 ) -> Iterator[Located]:
     """Yield what differs on which node; several files of a `release` together, and nothing that is `known` already."""
-    of_release: dict[tuple[str, str], list[Finding]] = {}
+    of_release: dict[str, list[Finding]] = {}
     bad = {(entry.node, entry.finding.subject) for entry in known if entry.finding.subject.startswith("/")}
-    for path in dict.fromkeys(path for record in files.values() for path in table(record, "files")):
+    for path in dict.fromkeys(path for record in files.values() for path in record["files"]):
         for name, found in _of_path(path, files):
             if any(name == node and is_under(path, above) for node, above in bad):
                 continue
-            if is_under(path, release):
-                of_release.setdefault((name, found.code), []).append(found)
+            if found.severity is Severity.NODE and is_under(path, release):
+                of_release.setdefault(name, []).append(found)
             else:
                 yield Located(_with_why(found, why.get(path, IMAGE)), name)
-    for (name, _code), group in of_release.items():
+    for name, group in of_release.items():
         if len(group) == 1:
             yield Located(_with_why(group[0], RELEASE), name)
             continue
@@ -67,23 +67,27 @@ def _disagree(path: str, nodes: Mapping[str, object]) -> Iterator[tuple[str, Fin
 
 
 def _of_path(path: str, files: Mapping[str, Record]) -> Iterator[tuple[str, Finding]]:
-    having = {name: entry for name, record in files.items() if (entry := value_at(record, "files", path)) is not None}
+    having = {name: entry for name, record in files.items() if (entry := table(record, "files", path))}
     if 2 * len(having) > len(files):
         for name in files.keys() - having.keys():
-            if table(files[name], "files"):
+            if files[name]["files"]:
                 yield name, _wrong(path, "missing, on the other nodes it is there")
-    sizes = {name: whole(entry, "size") for name, entry in having.items()}
-    size = usual(sizes.values())
+    size = usual([entry["size"] for entry in having.values()])
     if size is None:
         yield from _disagree(path, having)
         return
-    for name, found in sizes.items():
-        if found != size:
-            yield name, _wrong(path, f"has {found} bytes, on the other nodes {size}")
-    yield from _of_blocks(path, {name: _blocks(entry) for name, entry in having.items() if sizes[name] == size}, size)
+    for name, entry in having.items():
+        if entry["size"] != size:
+            yield name, _wrong(path, f"has {entry['size']} bytes, on the other nodes {size}")
+    yield from _of_blocks(path, {name: _blocks(entry) for name, entry in having.items() if entry["size"] == size})
 
 
-def _of_blocks(path: str, blocks: Mapping[str, Mapping[int, str]], size: int) -> Iterator[tuple[str, Finding]]:
+def _blocks(entry: Record) -> dict[int, str]:
+    """Return the checksums of a file's blocks by their numbers."""
+    return {int(number): checksum for number, checksum in (word.split(":") for word in entry["blocks"].split())}
+
+
+def _of_blocks(path: str, blocks: Mapping[str, Mapping[int, str]]) -> Iterator[tuple[str, Finding]]:
     """Yield the first block of each node that is another one than on more than half of those that looked at it."""
     first: dict[str, int] = {}
     undecided = False
@@ -95,16 +99,9 @@ def _of_blocks(path: str, blocks: Mapping[str, Mapping[int, str]], size: int) ->
             if expected not in (None, found):
                 first.setdefault(name, number)
     for name, number in first.items():
-        offset = number * BLOCK_BYTES
+        what = "other content than on the other nodes from about byte {} on"
         if blocks[name][number] == NOTHING:
-            yield name, _wrong(path, f"cannot be read at byte {offset}, on the other nodes it can")
-        else:
-            yield name, _wrong(path, f"other content than on the other nodes from about byte {offset} on")
+            what = "cannot be read at byte {}, on the other nodes it can"
+        yield name, _wrong(path, what.format(number * BLOCK_BYTES))
     if undecided and not first:
         yield from _disagree(path, blocks)
-
-
-def _blocks(entry: object) -> dict[int, str]:
-    """Return the checksums of a file's blocks by their numbers."""
-    pairs = (word.partition(":") for word in text(entry, "blocks").split())
-    return {number: checksum for word, _, checksum in pairs if (number := count_in(word)) is not None}

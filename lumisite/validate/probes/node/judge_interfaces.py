@@ -9,7 +9,7 @@ from lumisite.findings.finding import Finding, Severity
 from lumisite.validate.probes.node.readings import HARDWARE, compare, interface_readings
 from lumisite.validate.probes.outcome import DRAIN, Located
 from lumisite.validate.probes.probe import Record
-from lumisite.validate.probes.records import table, text, value_at, whole
+from lumisite.validate.probes.records import table, text, value_at
 
 #: Errors that were counted while nodes sent each other data: what is counted since a node was started may be old. So
 #: many stand out, and so many times what any other node has.
@@ -25,7 +25,7 @@ def judge_interfaces(
     `exchanged` are the records left after nodes had sent each other data.
     """
     located = [*_unfit(records, names)]
-    located += compare(records, [*interface_readings(names)], [(each.node, each.finding.subject) for each in located])
+    located += compare(records, interface_readings(names), located)
     known = {(each.node, each.finding.subject) for each in located}
     located += (each for each in _errors(records, exchanged, names) if (each.node, each.finding.subject) not in known)
     alike: dict[Located, list[str]] = {}
@@ -53,12 +53,12 @@ def _unfit(records: Mapping[str, Record], names: Sequence[str]) -> Iterator[Loca
 
 def _errors(records: Mapping[str, Record], exchanged: Mapping[str, Record], names: Sequence[str]) -> Iterator[Located]:
     """Yield the errors during the step that stand out from all other nodes."""
-    if len(records) < 2:
+    if len(exchanged) < 2:
         return
     for counter, least in LEAST_ERRORS.items():
         rises = {
-            node: {name: _rise(record, exchanged.get(node), name, counter) for name in names}
-            for node, record in records.items()
+            node: {name: _rise(records.get(node, {}), after, name, counter) for name in names}
+            for node, after in exchanged.items()
         }
         node, second = sorted(rises, key=lambda each: -max(rises[each].values(), default=0))[:2]
         most = max(rises[second].values(), default=0)
@@ -68,7 +68,7 @@ def _errors(records: Mapping[str, Record], exchanged: Mapping[str, Record], name
                 yield Located(_finding(name, message), node)
 
 
-def _rise(record: Record, exchanged: Record | None, name: str, counter: str) -> int:
+def _rise(before: Record, after: Record, name: str, counter: str) -> int:
     """Return by how much a counter of an interface rose during the step."""
-    before, after = table(record, "interfaces", name, "counters"), table(exchanged, "counters", name)
-    return max(0, whole(after, counter) - whole(before, counter)) if counter in before and counter in after else 0
+    first, last = table(before, "interfaces", name, "counters"), table(after, "counters", name)
+    return last[counter] - first[counter] if counter in first and counter in last else 0

@@ -13,7 +13,7 @@ from lumisite.machine.tree import is_under
 from lumisite.text import some
 from lumisite.validate.probes.outcome import DRAIN
 from lumisite.validate.probes.probe import Record
-from lumisite.validate.probes.records import text, texts, usual
+from lumisite.validate.probes.records import rows, text, usual
 
 #: How that begins which comes and goes below a path with a user; what an automounter mounts is counted as that.
 COMES_AND_GOES = "fuse"
@@ -79,7 +79,7 @@ def _finding(path: str, message: str) -> Finding:
 
 def _mounted(record: Record, path: str) -> _Mounted:
     """Return what a path is on, what is mounted below it, and what links in it lead to."""
-    real, mounts = text(record, "paths", path, "leads") or path, tuple(parse_mounts(texts(record, "mounts")))
+    real, mounts = text(record, "paths", path, "leads") or path, tuple(parse_mounts(rows(record, "mounts")))
     reached = [mount for point in text(record, "paths", path, "links").split() if (mount := mount_of(mounts, point))]
     reached += [mount for mount in mounts if is_under(mount.point, real) and mount.point != real]
     reached = [mount for mount in reached if mount.point != "/" and mount.kind not in NO_FILES]

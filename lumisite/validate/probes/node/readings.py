@@ -1,6 +1,7 @@
-"""Judge what each node says of itself in one word or number: a node is wrong that differs from more than half.
+"""The table of what nodes are compared by: one word or number of each. A node is wrong that differs from most.
 
-All of it goes through one table of readings and one function: a new reading is a word of a record, and a row here.
+A new reading is a word of a record (job.sh), and a row of `readings`. What is wrong without any other node to compare
+it with is in `judge_folders` and in judge_interfaces.py.
 """
 
 from __future__ import annotations
@@ -8,19 +9,20 @@ from __future__ import annotations
 import ipaddress
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.host import mount_of, parse_mounts
-from lumisite.site.cpu_list import CpusetError, parse_number_list
+from lumisite.site.cpu_list import parse_number_list
 from lumisite.validate.probes.outcome import DRAIN, Located
 from lumisite.validate.probes.probe import Record
-from lumisite.validate.probes.records import count_in, number, text, texts, usual, whole
+from lumisite.validate.probes.records import rows, text, usual
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108, where POSIX shared memory is
+#: Collectives and loaders of data share more than this between the ranks of a node, in KiB.
+LEAST_SHARED_KIB = 64 * 1024
 #: Numbers that differ by less count as the same.
 ALIKE = 0.05
 #: A clock counts as wrong that is further from the others, in seconds; tasks of a step start within a few.
@@ -39,7 +41,7 @@ HARDWARE = "look at cable, switch port and driver (`ip -s -s link show`, dmesg)"
 
 
 @dataclass(frozen=True)
-class NodeReading:
+class Reading:
     """What a node says in one word: its `subject`, how a record says it (empty: not at all), and its unit.
 
     With `least` it is a number, and a node is wrong that has less than this part of what most have; without, one that
@@ -63,31 +65,98 @@ class NodeReading:
 
     def shown(self, value: str) -> str:
         """Return a value with its unit."""
-        number = count_in(value)
-        if number is None:
-            return value
-        return f"{number / 1024:.0f} MiB" if self.unit == " MiB" else f"{value}{self.unit}"
+        if self.unit == " MiB":
+            return f"{int(value) / 1024:.0f} MiB"
+        return f"{value}{self.unit}" if value.isdecimal() else value
 
 
 def limit_in(value: str) -> float:
     """Return the number that a text is; what is no number is no limit."""
-    count = count_in(value)
-    return math.inf if count is None else count
+    return int(value) if value.isdecimal() else math.inf
 
 
-def _of_facts(key: str) -> Callable[[Record], str]:
+# ---- the table
+
+
+def readings(places: Sequence[str], local: str, *, in_memory: bool) -> Iterator[Reading]:
+    """Yield all readings but those of interfaces.
+
+    `places` are the node-local file systems, and `local` is the folder that ranks write into, which may be in memory.
+    """
+    yield Reading("kernel", _fact("kernel"))
+    row = partial(Reading, group="CPUs", worth=limit_in)
+    yield row("online CPUs", _fact("cpus"), worth=None)
+    advice = "compare CPUs, CoreSpecCount and CpuSpecList of the node in slurm.conf, and `slurmd -C`"
+    yield row("CPUs that Slurm gives the step", _fact("cpus_given"), advice=advice)
+    advice = "compare the node in slurm.conf, and the CPUs of slurmd (`taskset -cp $(pidof slurmd)`)"
+    yield row("CPUs that the step may run on", _allowed_cpus, advice=advice)
+    yield Reading("CPU frequency limit", _fact("cpu_limit_khz"), " kHz", worth=limit_in)
+    yield Reading("CPU quota", _fact("cpu_allowed"), " % of one CPU", worth=limit_in)
+    yield Reading("CPU frequency governor", _fact("governor"))
+    for place in dict.fromkeys((*places, SHARED_MEMORY)):
+        advice = f"mount it as on the other nodes (`findmnt -T {place}`)"
+        yield Reading(f"mount options of {place}", partial(_mount_options, place), worth=_few_options, advice=advice)
+    for name, (title, unit) in LIMITS.items():
+        advice = "compare `systemctl show slurmd | grep Limit`, PropagateResourceLimits of slurm.conf and "
+        advice += "/etc/security/limits.conf; restart slurmd"
+        limit = partial(Reading, title, unit=unit, group="limits", advice=advice)
+        row = partial(limit, least=0.9, worth=limit_in, by_memory=True)
+        yield row(_resource(name, 1), words="hard limit is ")
+        yield row(_resource(name, 0), words="soft limit is ")
+    # Files come and go on local disks, and less in memory.
+    for folder, least_free in ((SHARED_MEMORY, 0.5), (local, 0.5 if in_memory else 0.25)):
+        advice = f"look at `df {folder}` there: its mount options, or files that earlier jobs left"
+        row = partial(Reading, folder, unit=" MiB", by_memory=True, group=folder, code="node-full", advice=advice)
+        yield row(_resource(folder, 0), words="size ", least=0.9)
+        yield row(_resource(folder, 1), words="free ", least=least_free)
+
+
+def interface_readings(names: Sequence[str]) -> Iterator[Reading]:
+    """Yield what is compared of each interface."""
+    for name in names:
+        row = partial(Reading, name, group=name, code="node-interface", advice=HARDWARE)
+        yield row(read=_of_interface(name, "speed"), unit=" Mb/s", worth=limit_in, words="speed is ")
+        yield row(read=_of_interface(name, "mtu"), unit=" bytes", worth=limit_in, words="MTU is ")
+        advice = "correct the address and the name of the interface (`ip address`)"
+        yield row(read=partial(_networks, name), words="address is in ", alone=True, advice=advice)
+
+
+def _fact(key: str) -> Callable[[Record], str]:
     return lambda record: text(record, "facts", key).strip()
 
 
+def _resource(name: str, at: int) -> Callable[[Record], str]:
+    """Return a reader of one number of the line `NAME NUMBER...`, the last of its name."""
+
+    def read(record: Record) -> str:
+        lines = [words[1:] for line in rows(record, "resources") if (words := line.split())[0] == name]
+        return lines[-1][at] if lines and len(lines[-1]) > at else ""
+
+    return read
+
+
+def _of_interface(name: str, key: str) -> Callable[[Record], str]:
+    """Return a reader of a number; a link that is down has none, or -1."""
+
+    def read(record: Record) -> str:
+        value = text(record, "interfaces", name, key)
+        return value if value.isdecimal() else ""
+
+    return read
+
+
+def _networks(name: str, record: Record) -> str:
+    words = text(record, "interfaces", name, "addresses").split()
+    return " ".join(sorted(str(ipaddress.ip_interface(word).network) for word in words))
+
+
 def _allowed_cpus(record: Record) -> str:
-    with suppress(CpusetError):
-        cpus = parse_number_list(_of_facts("cpus_allowed")(record))
-        return str(len(cpus)) if cpus else ""
-    return ""
+    cpus = _fact("cpus_allowed")(record)
+    return str(len(parse_number_list(cpus))) if cpus else ""
 
 
 def _mount_options(place: str, record: Record) -> str:
-    mount = mount_of(tuple(parse_mounts(texts(record, "mounts"))), place)
+    mount = mount_of(tuple(parse_mounts(rows(record, "mounts"))), place)
     none = f"none of {', '.join(FORBIDDING)}"
     return "" if mount is None else ", ".join(word for word in FORBIDDING if word in mount.options) or none
 
@@ -96,99 +165,18 @@ def _few_options(options: str) -> float:
     return -float(sum(word in options.split(", ") for word in FORBIDDING))
 
 
-def _of_resources(name: str, at: int, record: Record) -> str:
-    """Return a number of the line `NAME NUMBER...`, the last of its name."""
-    lines = [words[1:] for line in texts(record, "resources") if (words := line.split()) and words[0] == name]
-    return lines[-1][at] if lines and len(lines[-1]) > at else ""
-
-
-def _of_interface(name: str, key: str) -> Callable[[Record], str]:
-    def read(record: Record) -> str:
-        value = text(record, "interfaces", name, key)
-        return value if count_in(value) is not None else ""
-
-    return read
-
-
-def _networks(name: str, record: Record) -> str:
-    found: list[str] = []
-    for word in text(record, "interfaces", name, "addresses").split():
-        with suppress(ValueError):
-            found.append(str(ipaddress.ip_interface(word).network))
-    return " ".join(sorted(found))
-
-
-_CPUS = partial(NodeReading, group="CPUs")
-FACTS = (
-    NodeReading("kernel", _of_facts("kernel")),
-    _CPUS("online CPUs", _of_facts("cpus")),
-    _CPUS("CPUs that Slurm gives the step", _of_facts("cpus_given"), worth=limit_in,
-          advice="compare CPUs, CoreSpecCount and CpuSpecList of the node in slurm.conf, and `slurmd -C`"),
-    _CPUS("CPUs that the step may run on", _allowed_cpus, worth=limit_in,
-          advice="compare the node in slurm.conf, and the CPUs of slurmd (`taskset -cp $(pidof slurmd)`)"),
-    NodeReading("CPU frequency limit", _of_facts("cpu_limit_khz"), " kHz", worth=limit_in),
-    NodeReading("CPU quota", _of_facts("cpu_allowed"), " % of one CPU", worth=limit_in),
-    NodeReading("CPU frequency governor", _of_facts("governor")),
-    NodeReading("transparent huge pages", _of_facts("thp")),
-)  # fmt: skip
-
-
-def interface_readings(names: Sequence[str]) -> Iterator[NodeReading]:
-    """Yield what is compared of each interface."""
-    for name in names:
-        row = partial(NodeReading, name, group=name, code="node-interface", advice=HARDWARE)
-        yield row(read=_of_interface(name, "speed"), unit=" Mb/s", worth=limit_in, words="speed is ")
-        yield row(read=_of_interface(name, "mtu"), unit=" bytes", worth=limit_in, words="MTU is ")
-        yield row(read=partial(_networks, name), words="address is in ", alone=True,
-                  advice="correct the address and the name of the interface (`ip address`)")  # fmt: skip
-
-
-def readings(places: Sequence[str], local: str, pools: Sequence[str], *, in_memory: bool) -> tuple[NodeReading, ...]:
-    """Return all readings but those of interfaces.
-
-    `places` are the node-local file systems, `local` the folder that ranks write into, which may be in memory,
-    and `pools` the kinds of huge pages.
-    """
-    rows = list(FACTS)
-    for place in dict.fromkeys((*places, SHARED_MEMORY)):
-        rows.append(NodeReading(f"mount options of {place}", partial(_mount_options, place), worth=_few_options,
-                            advice=f"mount it as on the other nodes (`findmnt -T {place}`)"))  # fmt: skip
-    for name, (title, unit) in LIMITS.items():
-        for at, kind in ((1, "hard"), (0, "soft")):
-            rows.append(NodeReading(title, partial(_of_resources, name, at), unit, 0.9, limit_in, by_memory=True,
-                                group="limits", words=f"{kind} limit is ",
-                                advice="compare `systemctl show slurmd | grep Limit`, PropagateResourceLimits of "
-                                "slurm.conf and /etc/security/limits.conf; restart slurmd"))  # fmt: skip
-    # Files come and go on local disks, and less in memory.
-    for folder, least_free in ((SHARED_MEMORY, 0.5), (local, 0.5 if in_memory else 0.25)):
-        for at, (what, least) in enumerate((("size", 0.9), ("free", least_free))):
-            rows.append(NodeReading(folder, partial(_of_resources, folder, at), " MiB", least, by_memory=True,
-                                group=folder, words=f"{what} ", code="node-full",
-                                advice=f"look at `df {folder}` there: its mount options, or files that earlier jobs "
-                                "left"))  # fmt: skip
-    for pool in pools:
-        rows.append(NodeReading(pool, partial(_of_resources, pool, 0), "", 0.95, by_memory=True,
-                            advice="compare /proc/meminfo and the kernel's command line"))  # fmt: skip
-    return tuple(rows)
-
-
-def pools_of(records: Mapping[str, Record]) -> list[str]:
-    """Return the kinds of huge pages that nodes have."""
-    words = (line.split()[:1] for record in records.values() for line in texts(record, "resources"))
-    return sorted({word for line in words for word in line if word.startswith("hugepages")})
-
-
 # ---- comparing
 
 
 def compare(
-    records: Mapping[str, Record], rows: Sequence[NodeReading], known: Sequence[tuple[str, str]] = ()
+    records: Mapping[str, Record], table: Iterable[Reading], known: Iterable[Located] = ()
 ) -> Iterator[Located]:
-    """Yield what of which nodes differs from the others; `known` are nodes with a subject of which nothing is said."""
-    wrong: dict[tuple[str, str], list[tuple[NodeReading, str, str]]] = {}
-    for row in rows:
+    """Yield what of which nodes differs from the others, but for subjects that are `known` to be wrong on a node."""
+    told = {(entry.node, entry.finding.subject) for entry in known}
+    wrong: dict[tuple[str, str], list[tuple[Reading, str, str]]] = {}
+    for row in table:
         for node, have, others in _differing(records, row):
-            if (node, row.subject) not in known:
+            if (node, row.subject) not in told:
                 wrong.setdefault((node, row.group or row.subject), []).append((row, have, others))
     for (node, _), found in wrong.items():
         row, have, others = found[0]
@@ -198,35 +186,36 @@ def compare(
         yield Located(Finding(row.code, Severity.NODE, message, f"{row.advice}{DRAIN}", subject=row.subject), node)
 
 
-def _differing(records: Mapping[str, Record], row: NodeReading) -> Iterator[tuple[str, str, str]]:
+def _differing(records: Mapping[str, Record], row: Reading) -> Iterator[tuple[str, str, str]]:
     """Yield each node that has another value, with that and what most have."""
-    every = {node: row.read(record) for node, record in records.items()}
-    values = {node: value for node, value in every.items() if value}
-    if row.least is None:
-        expected = usual(every.values())
-        if expected is None and row.worth is not None and len(values) == len(records) == 2:
-            expected = max(values.values(), key=row.worth)
-        others = {node: value for node, value in values.items() if value != expected}
-        if expected and (len(others) == 1 or not row.alone):
-            yield from ((node, value, expected) for node, value in others.items())
+    values = {node: value for node, record in records.items() if (value := row.read(record))}
+    if row.least is not None:
+        yield from _lower(records, row, values, row.least)
         return
+    expected = usual([values.get(node, "") for node in records])
+    if expected is None and row.worth is not None and len(values) == len(records) == 2:
+        expected = max(values.values(), key=row.worth)
+    others = {node: value for node, value in values.items() if value != expected}
+    if expected and (len(others) == 1 or not row.alone):
+        yield from ((node, value, expected) for node, value in others.items())
+
+
+def _lower(
+    records: Mapping[str, Record], row: Reading, values: Mapping[str, str], least: float
+) -> Iterator[tuple[str, str, str]]:
     numbers = {node: limit_in(value) for node, value in values.items()}
-    most = _most(list(numbers.values()), of_two=row.worth is not None)
+    most = _most([*numbers.values()], of_two=row.worth is not None)
     if most is None:
         return
-    shares = {node: _share(number, records[node]) for node, number in numbers.items()} if row.by_memory else {}
-    share = _most(list(shares.values()), of_two=row.worth is not None)
+    # Without the node's memory nothing is derived from it.
+    memory = {node: limit_in(_resource("memory", 0)(records[node])) for node in numbers}
+    shares = {node: number / memory[node] for node, number in numbers.items() if memory[node] < math.inf}
+    share = _most([*shares.values()], of_two=row.worth is not None) if row.by_memory else None
     expected = next(value for node, value in values.items() if numbers[node] == most)
     for node, value in values.items():
-        derived = share is not None and share < math.inf and shares[node] >= row.least * share
-        if numbers[node] < row.least * most and not derived:
+        derived = share is not None and share < math.inf and shares.get(node, 0.0) >= least * share
+        if numbers[node] < least * most and not derived:
             yield node, value, expected
-
-
-def _share(number: float, record: Record) -> float:
-    """Return a number as a share of the node's memory, infinite where that is not known: nothing is derived then."""
-    memory = count_in(_of_resources("memory", 0, record))
-    return number / memory if memory else math.inf
 
 
 def _most(values: Sequence[float], *, of_two: bool) -> float | None:
@@ -240,17 +229,36 @@ def _most(values: Sequence[float], *, of_two: bool) -> float | None:
 
 def compare_clocks(records: Mapping[str, Record]) -> Iterator[Located]:
     """Judge clocks against the one in the middle; of two that differ, the controller's time tells which is wrong."""
-    now = {name: number(record, "now") or 0.0 for name, record in records.items()}
+    now: dict[str, float] = {name: record["now"] for name, record in records.items()}
     middle = sorted(now.values())[len(now) // 2]
     if len(now) == 2:
-        started = max(whole(record, "started") for record in records.values())
+        started = max(record["started"] for record in records.values())
         if not started:
             return
         middle = min(now.values(), key=lambda each: abs(each - started))
     for name, each in now.items():
         if abs(each - middle) > CLOCK_S:
-            advice = f"set the clock (`chronyc makestep`){DRAIN}"
-            yield Located(
-                Finding("node-differs", Severity.NODE, f"{round(each - middle):+d} s off", advice, subject="clock"),
-                name,
-            )
+            message, advice = f"{round(each - middle):+d} s off", f"set the clock (`chronyc makestep`){DRAIN}"
+            yield Located(Finding("node-differs", Severity.NODE, message, advice, subject="clock"), name)
+
+
+def judge_folders(records: Mapping[str, Record], local: str) -> Iterator[Located]:
+    """Yield the folders that ranks cannot write into, and shared memory too small for any job."""
+    for node, record in records.items():
+        refused = {local: text(record, "private"), SHARED_MEMORY: text(record, "shm")}
+        for folder, reason in refused.items():
+            if reason:
+                advice = (
+                    f"look at `df {folder}`, `df -i {folder}` and `findmnt -T {folder}`: make room or mount it again"
+                )
+                yield Located(_full(folder, f"cannot be written: {reason}", advice), node)
+        size, free = (_resource(SHARED_MEMORY, at)(record) for at in (0, 1))
+        if free and int(free) < LEAST_SHARED_KIB and not refused[SHARED_MEMORY]:
+            advice = "remove what earlier jobs left in it (`ls -l /dev/shm`), or mount it larger "
+            advice += "(`mount -o remount,size=50% /dev/shm`, /etc/fstab)"
+            message = f"{int(free) / 1024:.0f} MiB free of {int(size) / 1024:.0f} MiB"
+            yield Located(_full(SHARED_MEMORY, message, advice), node)
+
+
+def _full(folder: str, message: str, advice: str) -> Finding:
+    return Finding("node-full", Severity.NODE, message, f"{advice}{DRAIN}", subject=folder)

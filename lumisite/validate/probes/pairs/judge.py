@@ -10,16 +10,21 @@ from collections.abc import Iterator, Sequence
 
 from lumisite.validate.metric_names import size_text
 from lumisite.validate.probes.collectives.judge import bus_bandwidth
-from lumisite.validate.probes.definition import make_probe, options_of
 from lumisite.validate.probes.outcome import judge_together, passed
 from lumisite.validate.probes.probe import Expected, Line, Probe, Record, Target
-from lumisite.validate.probes.records import number, numbers, rows, slowest, table, text, whole
+from lumisite.validate.probes.records import rows, slowest
+
+#: Options of the script by back-end; sizes are in bytes.
+OPTIONS = {
+    "gloo": "--size 2097152 --width 128 --products 40 --repeats 5 --limit 120",
+    "nccl": "--size 268435456 --width 8192 --products 20 --repeats 5 --limit 120",
+}
 
 
 def pairs(target: Target) -> Probe:
     """Return the probe."""
-    srun = target.together("pairs.py", *options_of("pairs", target.plan.backend))
-    return make_probe("pairs", (srun,), judge_together(_judge))
+    srun = target.together("pairs.py", *OPTIONS[target.plan.backend].split())
+    return Probe("pairs", (srun,), judge_together(_judge), together=True)
 
 
 def _judge(done: Sequence[Record], expected: Expected) -> list[Line]:
@@ -32,28 +37,27 @@ def _nodes(done: Sequence[Record], expected: Expected) -> Iterator[Line]:
     """A node is as good as its worst GPU."""
     by_node: dict[str, list[Record]] = {}
     for record in done:
-        by_node.setdefault(text(record, "host"), []).append(table(record, "alone"))
+        by_node.setdefault(record["host"], []).append(record["alone"])
     for node, ranks in sorted(by_node.items()):
-        width, size = number(ranks[0], "width") or 0.0, number(ranks[0], "bytes") or 0.0
+        width, size = ranks[0]["width"], ranks[0]["bytes"]
         for key, name, amount, unit in (
             ("product_s", "gemm", 2 * width**3 / 1e12, "TFLOP/s"),
             ("copy_s", "copy_bw", 2 * size / 1e9, "GB/s"),
             ("from_host_s", "from_host_bw", size / 1e9, "GB/s"),
         ):
-            times = [min(numbers(rank, key)) for rank in ranks if numbers(rank, key)]
+            times = [min(rank[key]) for rank in ranks if key in rank]
             if times:
                 yield expected.sample(name, amount / max(times), "higher", unit, nodes=(node,))
 
 
 def _pairs(done: Sequence[Record], expected: Expected) -> Iterator[Line]:
-    names = {whole(record, "node"): text(record, "host") for record in done}
-    found: dict[tuple[int, int], list[object]] = {}
+    names = {record["node"]: record["host"] for record in done}
+    found: dict[tuple[int, ...], list[Record]] = {}
     for row in (row for record in done for row in rows(record, "pairs")):
-        first, second = (int(each) for each in numbers(row, "pair"))
-        found.setdefault((first, second), []).append(row)
+        found.setdefault(tuple(row["pair"]), []).append(row)
     for pair, of_ranks in found.items():
-        nodes = (names[pair[0]], names[pair[1]])
-        size = whole(of_ranks[0], "bytes")
+        nodes = tuple(names[number] for number in pair)
+        size = of_ranks[0]["bytes"]
         reduce_s, message_s = (min(slowest(of_ranks, key)) for key in ("all_reduce_s", "there_and_back_s"))
         busbw = bus_bandwidth("all_reduce", size, reduce_s, len(of_ranks))
         yield expected.sample(f"all_reduce_busbw/{size_text(size)}", busbw, "higher", "GB/s", nodes=nodes)

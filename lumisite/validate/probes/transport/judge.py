@@ -15,10 +15,9 @@ from lumisite.findings.finding import Finding, Severity
 from lumisite.site.software import Fabric
 from lumisite.validate.lines import VERDICTS
 from lumisite.validate.nccl_log import scan
-from lumisite.validate.probes.definition import make_probe, options_of
 from lumisite.validate.probes.outcome import trouble
-from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Probe, Record, Target
-from lumisite.validate.probes.records import finished, number, table
+from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Probe, Target
+from lumisite.validate.probes.records import finished
 from lumisite.validate.transport import Expectation
 from lumisite.validate.transport import judge as judge_log
 
@@ -26,6 +25,8 @@ from lumisite.validate.transport import judge as judge_log
 CARRIED = 0.9
 #: Less than this part of what was moved in the counters, and they show nothing.
 SEEN = 0.25
+#: Options of the script by back-end: enough bytes to make every channel, and to stand out from other traffic.
+OPTIONS = {"gloo": "--size 2097152 --repeats 4 --limit 120", "nccl": "--size 268435456 --repeats 5 --limit 120"}
 CONTROL = "control"
 #: The variable that chooses gloo's interface.
 SETTING = "GLOO_SOCKET_IFNAME"
@@ -37,12 +38,12 @@ def transport(target: Target) -> Probe:
     forced = {"nccl": ("NCCL_NET", "Socket")}
     if fabric.management:
         forced["gloo"] = (SETTING, fabric.management[0])
-    options = options_of("transport", backend)
+    options = OPTIONS[backend].split()
     sruns = [target.together("transport.py", *options)]
     if backend in forced:
         control = target.together("transport.py", *options, name=CONTROL, environment=(forced[backend],))
         sruns.append(control)
-    return make_probe("transport", sruns, partial(judge, fabric, backend))
+    return Probe("transport", tuple(sruns), partial(judge, fabric, backend), together=True)
 
 
 def judge(fabric: Fabric, backend: Backend, steps: Sequence[Ended], expected: Expected) -> list[Line]:
@@ -69,23 +70,21 @@ def judge(fabric: Fabric, backend: Backend, steps: Sequence[Ended], expected: Ex
 
 def _by_log(ended: Ended, fabric: Fabric) -> Finding:
     records = finished(ended.records)
-    log = scan((f"rank {record.get('rank')}", [str(record.get("log", "")).encode()]) for record in records)
+    log = scan((f"rank {record['rank']}", [record.get("log", "").encode()]) for record in records)
     result = judge_log(log, Expectation(fabric.carrier, fabric.nics, fabric.require_gdr))
     found = next(finding for finding in result.findings if VERDICTS[finding.severity] == result.verdict)
     # The log's own name of a node is named only if that is the node's name in Slurm.
-    hosts = {str(record.get("host")) for record in records}
+    hosts = {record["host"] for record in records}
     return replace(found, nodes=found.nodes if hosts.issuperset(found.nodes) else ())
 
 
 def _by_counters(ended: Ended, fabric: Fabric) -> Finding:
     """Look at what each node's interfaces have sent: what one node sends the wrong way, the others only receive."""
-    records = {str(record.get("host")): record for record in finished(ended.records)}
+    records = {record["host"]: record for record in finished(ended.records)}
     names = ", ".join(fabric.interfaces)
-    if not records:
-        return Finding("transport-not-shown", Severity.DOUBT, "no rank left a record", ended.read_stderr)
-    sent = {host: _numbers(record, "sent") for host, record in records.items()}
+    sent: dict[str, dict[str, int]] = {host: record["sent"] for host, record in records.items()}
     for host, record in records.items():
-        moved, total = number(record, "moved") or 0.0, sum(sent[host].values())
+        moved, total = record["moved"], sum(sent[host].values())
         if total < SEEN * moved:
             message = f"the interfaces sent {_mb(total)} of {_mb(moved)} MB: the rest went another way"
             advice = "look at what else connects the nodes; the counters of /proc/net/dev do not show it"
@@ -104,10 +103,6 @@ def _by_counters(ended: Ended, fabric: Fabric) -> Finding:
 
 def _sends_right(sent: Mapping[str, float], fabric: Fabric) -> bool:
     return sum(sent.get(name, 0.0) for name in fabric.interfaces) >= CARRIED * sum(sent.values())
-
-
-def _numbers(record: Record, key: str) -> dict[str, float]:
-    return {name: number(table(record, key), name) or 0.0 for name in table(record, key)}
 
 
 def _mb(size: float) -> float:
