@@ -213,8 +213,9 @@ def _fill(folder: Path, plan: JobPlan) -> None:
         kept = DATA / f"{step.probe}.json"
         records = json.loads(kept.read_text()) if kept.exists() else []
         for rank in range(step.ranks):
-            told = {"rank": rank, "local_rank": 0, "host": step.nodes[0], "node": 0, "bytes": 8}
-            record = records[rank] if rank < len(records) else told | {"pairs": [{"pair": [0, 1]}]}
+            told = {"rank": rank, "local_rank": 0, "host": step.nodes[0], "node": 0, "now": 1.0, "started": 1}
+            told |= {"paths": {}, "files": {}, "sent": {}, "moved": 0, "faults": [], "alone": {"width": 1, "bytes": 8}}
+            record = records[rank] if rank < len(records) else told
             (job / step.folder / "records" / f"{rank}.json").write_text(json.dumps(record))
         (job / step.folder / "records/0.at").write_text('{"rank": 0, "at": "x"}')
     (job / "job.sh").write_text("#!/bin/sh\n")

@@ -41,7 +41,7 @@ HARDWARE = "look at cable, switch port and driver (`ip -s -s link show`, dmesg)"
 
 
 @dataclass(frozen=True)
-class Reading:
+class NodeReading:
     """What a node says in one word: its `subject`, how a record says it (empty: not at all), and its unit.
 
     With `least` it is a number, and a node is wrong that has less than this part of what most have; without, one that
@@ -78,43 +78,45 @@ def limit_in(value: str) -> float:
 # ---- the table
 
 
-def readings(places: Sequence[str], local: str, *, in_memory: bool) -> Iterator[Reading]:
+def readings(places: Sequence[str], local: str, *, in_memory: bool) -> Iterator[NodeReading]:
     """Yield all readings but those of interfaces.
 
     `places` are the node-local file systems, and `local` is the folder that ranks write into, which may be in memory.
     """
-    yield Reading("kernel", _fact("kernel"))
-    row = partial(Reading, group="CPUs", worth=limit_in)
+    yield NodeReading("kernel", _fact("kernel"))
+    row = partial(NodeReading, group="CPUs", worth=limit_in)
     yield row("online CPUs", _fact("cpus"), worth=None)
     advice = "compare CPUs, CoreSpecCount and CpuSpecList of the node in slurm.conf, and `slurmd -C`"
     yield row("CPUs that Slurm gives the step", _fact("cpus_given"), advice=advice)
     advice = "compare the node in slurm.conf, and the CPUs of slurmd (`taskset -cp $(pidof slurmd)`)"
     yield row("CPUs that the step may run on", _allowed_cpus, advice=advice)
-    yield Reading("CPU frequency limit", _fact("cpu_limit_khz"), " kHz", worth=limit_in)
-    yield Reading("CPU quota", _fact("cpu_allowed"), " % of one CPU", worth=limit_in)
-    yield Reading("CPU frequency governor", _fact("governor"))
+    yield NodeReading("CPU frequency limit", _fact("cpu_limit_khz"), " kHz", worth=limit_in)
+    yield NodeReading("CPU quota", _fact("cpu_allowed"), " % of one CPU", worth=limit_in)
+    yield NodeReading("CPU frequency governor", _fact("governor"))
     for place in dict.fromkeys((*places, SHARED_MEMORY)):
         advice = f"mount it as on the other nodes (`findmnt -T {place}`)"
-        yield Reading(f"mount options of {place}", partial(_mount_options, place), worth=_few_options, advice=advice)
+        yield NodeReading(
+            f"mount options of {place}", partial(_mount_options, place), worth=_few_options, advice=advice
+        )
     for name, (title, unit) in LIMITS.items():
         advice = "compare `systemctl show slurmd | grep Limit`, PropagateResourceLimits of slurm.conf and "
         advice += "/etc/security/limits.conf; restart slurmd"
-        limit = partial(Reading, title, unit=unit, group="limits", advice=advice)
+        limit = partial(NodeReading, title, unit=unit, group="limits", advice=advice)
         row = partial(limit, least=0.9, worth=limit_in, by_memory=True)
         yield row(_resource(name, 1), words="hard limit is ")
         yield row(_resource(name, 0), words="soft limit is ")
     # Files come and go on local disks, and less in memory.
     for folder, least_free in ((SHARED_MEMORY, 0.5), (local, 0.5 if in_memory else 0.25)):
         advice = f"look at `df {folder}` there: its mount options, or files that earlier jobs left"
-        row = partial(Reading, folder, unit=" MiB", by_memory=True, group=folder, code="node-full", advice=advice)
+        row = partial(NodeReading, folder, unit=" MiB", by_memory=True, group=folder, code="node-full", advice=advice)
         yield row(_resource(folder, 0), words="size ", least=0.9)
         yield row(_resource(folder, 1), words="free ", least=least_free)
 
 
-def interface_readings(names: Sequence[str]) -> Iterator[Reading]:
+def interface_readings(names: Sequence[str]) -> Iterator[NodeReading]:
     """Yield what is compared of each interface."""
     for name in names:
-        row = partial(Reading, name, group=name, code="node-interface", advice=HARDWARE)
+        row = partial(NodeReading, name, group=name, code="node-interface", advice=HARDWARE)
         yield row(read=_of_interface(name, "speed"), unit=" Mb/s", worth=limit_in, words="speed is ")
         yield row(read=_of_interface(name, "mtu"), unit=" bytes", worth=limit_in, words="MTU is ")
         advice = "correct the address and the name of the interface (`ip address`)"
@@ -169,11 +171,11 @@ def _few_options(options: str) -> float:
 
 
 def compare(
-    records: Mapping[str, Record], table: Iterable[Reading], known: Iterable[Located] = ()
+    records: Mapping[str, Record], table: Iterable[NodeReading], known: Iterable[Located] = ()
 ) -> Iterator[Located]:
     """Yield what of which nodes differs from the others, but for subjects that are `known` to be wrong on a node."""
     told = {(entry.node, entry.finding.subject) for entry in known}
-    wrong: dict[tuple[str, str], list[tuple[Reading, str, str]]] = {}
+    wrong: dict[tuple[str, str], list[tuple[NodeReading, str, str]]] = {}
     for row in table:
         for node, have, others in _differing(records, row):
             if (node, row.subject) not in told:
@@ -186,7 +188,7 @@ def compare(
         yield Located(Finding(row.code, Severity.NODE, message, f"{row.advice}{DRAIN}", subject=row.subject), node)
 
 
-def _differing(records: Mapping[str, Record], row: Reading) -> Iterator[tuple[str, str, str]]:
+def _differing(records: Mapping[str, Record], row: NodeReading) -> Iterator[tuple[str, str, str]]:
     """Yield each node that has another value, with that and what most have."""
     values = {node: value for node, record in records.items() if (value := row.read(record))}
     if row.least is not None:
@@ -201,7 +203,7 @@ def _differing(records: Mapping[str, Record], row: Reading) -> Iterator[tuple[st
 
 
 def _lower(
-    records: Mapping[str, Record], row: Reading, values: Mapping[str, str], least: float
+    records: Mapping[str, Record], row: NodeReading, values: Mapping[str, str], least: float
 ) -> Iterator[tuple[str, str, str]]:
     numbers = {node: limit_in(value) for node, value in values.items()}
     most = _most([*numbers.values()], of_two=row.worth is not None)
