@@ -6,8 +6,8 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,16 +29,17 @@ from lumisite.findings import writers
 from lumisite.findings.finding import Finding
 from lumisite.site.load import LoadedSite, load_site
 from lumisite.site.model import Site
-from lumisite.text import counted, some
+from lumisite.text import counted, minutes_of, some
 from lumisite.validate.report.gather import Side, make_report
 from lumisite.validate.report.write import WRITERS
 from lumisite.validate.run import slurm
-from lumisite.validate.run.folder import SAMPLES, Run, create_run, gather, image_mark, open_run
-from lumisite.validate.run.jobscript import JobPlan, job_script, slurm_words, validation_of
-from lumisite.validate.run.options import new_request, real_path, real_paths
-from lumisite.validate.run.plan import cost_of, plans_of, require_unchanged
+from lumisite.validate.run.folder import SAMPLES, Run, create_run, gather, image_mark, read_request
+from lumisite.validate.run.jobscript import job_script
+from lumisite.validate.run.new_request import new_request, real_path, real_paths
+from lumisite.validate.run.plan import JobPlan, plans_of, require_unchanged, validation_of
 from lumisite.validate.run.request import RunRequest
 from lumisite.validate.run.runner import Runner
+from lumisite.validate.run.sbatch_options import PASSED_ON, sbatch_options
 from lumisite.validate.samples import read_lines
 from lumisite.validate.verdict.baseline import baseline_size
 from lumisite.validate.verdict.jobs_needed import FIRST_AFTER, LEAST_BEFORE, NODE_SETS
@@ -46,6 +47,13 @@ from lumisite.validate.verdict.system import Terms
 
 #: Options of a run that goes on; all others were decided when it began.
 RESUME_OPTIONS = ("resume", "before", "as_json")
+
+
+def passed_on_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Add the options that sbatch has too."""
+    for name, (metavar, text) in reversed([*PASSED_ON.items()]):
+        command = click.option(f"--{name}", metavar=metavar, help=text)(command)
+    return command
 
 
 @click.command(cls=Command)
@@ -60,8 +68,7 @@ RESUME_OPTIONS = ("resume", "before", "as_json")
 @click.option("--avoid", metavar="NODES", help="Not these nodes, in Slurm's notation.")
 @click.option("--probe", metavar="NAME", multiple=True, help="Only this one; several times.")
 @click.option("--partition", metavar="P", help="Partition (default: the site's).")
-@click.option("--account", metavar="A", help="Account for sbatch.")
-@click.option("--reservation", metavar="R", help="Reservation for sbatch; its nodes are used.")
+@passed_on_options
 @click.option("--sbatch", metavar="OPTION", multiple=True, help="One more option for sbatch.")
 @click.option("--limit", metavar="SECONDS", type=COUNT, help="Longest time of a step (default: by back-end).")
 @click.option("--image", metavar="FILE", type=FILE_NAME, help="Container image (default: the site's).")
@@ -104,8 +111,7 @@ def command(**options: Any) -> int:
     if arguments.dry_run:
         print_plan(request, loaded.site, plans, python, as_json=arguments.as_json)
         return 0
-    folder = Path(request.folder)
-    run = Run(folder) if arguments.resume else create_run(folder, request.about())
+    run = Run(Path(request.folder)) if arguments.resume else create_run(request)
     run.lock()
     runner = Runner(run, loaded.site, request, plans, report_progress, python=python)
     if not run_jobs(runner, again=bool(arguments.resume)):
@@ -146,22 +152,21 @@ def no_capture(run: Run, plans: Sequence[JobPlan]) -> str:
 def print_plan(
     request: RunRequest, site: Site, plans: Sequence[JobPlan], python: Sequence[str], *, as_json: bool
 ) -> None:
-    """Print what jobs cost, what they request and which steps each has; as JSON with the script of the first one."""
-    cost, first, named = cost_of(site, plans), plans[0], slurm.is_installed()
-    jobs, nodes = counted(cost.jobs, "job"), counted(cost.nodes, "node")
-    lines = [
-        f"{jobs} on {nodes}, {cost.node_hours:.1f} node hours at most",
-        f"  {counted(cost.steps, 'step')} of {cost.ranks} ranks at most, in {request.folder}",
-    ]
+    """Print what jobs cost at most, what they request and which steps each has; as JSON with the first one's script."""
+    first, named = plans[0], slurm.is_installed()
     sets = Counter(plan.nodes for plan in plans)
+    job_nodes, steps = sum(len(plan.nodes) for plan in plans), [step for plan in plans for step in plan.steps]
+    nodes, ranks = len({node for names in sets for node in names}), max(step.ranks for step in steps)
+    node_hours = job_nodes * minutes_of(validation_of(site).time_limit) / 60
+    lines = [
+        f"{counted(len(plans), 'job')} on {counted(nodes, 'node')}, {node_hours:.1f} node hours at most",
+        f"  {counted(len(steps), 'step')} of {ranks} ranks at most, in {request.folder}",
+    ]
     if named:
         lines += [f"  {counted(count, 'job')} on {some(names, between=', ')}" for names, count in [*sets.items()][:4]]
         lines += [f"  … and {len(sets) - 4} other sets of nodes"] if len(sets) > 4 else []
-    words = [
-        word
-        for word in slurm_words(site, request, first)
-        if not word.startswith(("--job-name", "--output", "--nodelist"))
-    ]
+    of_each = ("--job-name", "--output", "--nodelist")
+    words = [word for word in sbatch_options(site, request, first) if not word.startswith(of_each)]
     lines += [
         "each job requests",
         f"  {' '.join(words)}",
@@ -171,7 +176,12 @@ def print_plan(
         f"  {step.folder:32} {counted(step.ranks, 'rank')} on {counted(len(step.nodes), 'node')}"
         for step in first.steps
     ]
-    document = asdict(cost) | {
+    document = {
+        "jobs": len(plans),
+        "nodes": nodes,
+        "steps": len(steps),
+        "ranks": ranks,
+        "node_hours": node_hours,
         "node_sets": [*sets],
         "sbatch": words,
         "step_names": [step.folder for step in first.steps],
@@ -230,7 +240,7 @@ def resumed_run(arguments: SimpleNamespace) -> RunRequest:
             option = name.replace("_", "-")
             raise ResolveError(f"--resume: --{option} was decided when the run began (leave it out)")
     folder = arguments.resume
-    _, request = open_run(real_path(folder))
+    request = read_request(real_path(folder))
     if real_path(folder) != Path(request.folder):
         raise ResolveError(f"--resume: {folder} was moved, it began as {request.folder} (move it back)")
     loaded = load_site(request.site_file)

@@ -20,8 +20,8 @@ from lumisite.cli import main
 from lumisite.machine.host import DiskTree
 from lumisite.site.load import load_site
 from lumisite.validate.run.folder import create_run
-from lumisite.validate.run.jobscript import JobPlan
-from lumisite.validate.run.plan import plans_of, with_specs
+from lumisite.validate.run.plan import JobPlan, plans_of
+from lumisite.validate.run.request import request_json
 from tests.support.dict_trees import Link, write_tree
 from tests.support.example_runs import Maintenance, write_runs
 from tests.support.images import PARTITION, PRIMARY, SQUASHFS, sif, squash
@@ -79,7 +79,7 @@ def _at_edges() -> None:
     """Put files in the place of Slurm and of this node, and let nothing wait."""
     import lumisite.cli.masks as masks
     import lumisite.cli.validate as validate
-    from lumisite.validate.run import options, runner, slurm
+    from lumisite.validate.run import new_request, runner, slurm
 
     quick = functools.partial(runner.Runner, marks_s=0, slurm_s=0, grace_s=0)
     for module, name, instead in (
@@ -87,7 +87,7 @@ def _at_edges() -> None:
         (runner, "Runner", quick),
         (validate, "Runner", quick),
         (masks, "DiskTree", lambda _: DiskTree("node")),
-        (options, "require_shared", lambda *_: None),
+        (new_request, "require_shared", lambda *_: None),
     ):
         mock.patch.object(module, name, instead).start()
 
@@ -193,8 +193,8 @@ def _run(name: Path, folder: Path) -> None:
         probes=(),
         before=(),
     )
-    request = with_specs(replace(request, specs={}), LOADED)
-    create_run(folder, request.about())
+    create_run(replace(request, folder=str(folder)))
+    (folder / "run.json").write_text(request_json(request))
     (plan,) = plans_of(request, LOADED)
     (folder / "samples.jsonl").write_bytes(Path("runs/after/samples.jsonl").read_bytes())
     (folder / "lock").touch()

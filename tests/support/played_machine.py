@@ -27,7 +27,8 @@ from lumisite.validate.probes.communicators.judge import GROUPS
 from lumisite.validate.run import slurm
 from lumisite.validate.run.folder import SAMPLES, Run, create_run, lines_of
 from lumisite.validate.run.jobscript import DONE, EXIT, RECORDS, SKIP, SKIPPED
-from lumisite.validate.run.plan import machine_sets, plans_of, with_specs
+from lumisite.validate.run.node_sets import machine_sets
+from lumisite.validate.run.plan import plans_of
 from lumisite.validate.run.request import RunRequest
 from lumisite.validate.run.runner import Runner
 from tests.support.requests import a_request
@@ -249,7 +250,7 @@ def machine_of(nodes: int) -> PlayedMachine:
 def request_of(machine: PlayedMachine, folder: Path, size: int, *, divided: bool = True) -> RunRequest:
     """Return the request to validate all of a machine, or its first nodes in one job."""
     sets = tuple(machine_sets(machine.names, size)) if divided else (machine.names[:size],)
-    request = replace(
+    return replace(
         a_request(),
         folder=str(folder),
         stamp="20260122T100000-017",
@@ -258,7 +259,6 @@ def request_of(machine: PlayedMachine, folder: Path, size: int, *, divided: bool
         probes=PROBES,
         step_nodes=size if divided else None,
     )
-    return with_specs(replace(request, specs={}), MACHINE)
 
 
 def runner_of(run: Run, request: RunRequest, report: Callable[[Finding], None]) -> Runner:
@@ -270,7 +270,7 @@ def runner_of(run: Run, request: RunRequest, report: Callable[[Finding], None]) 
 def validate(machine: PlayedMachine, request: RunRequest, reports: list[Finding]) -> dict[str, object]:
     """Run what is requested, or go on with it, and return the result that is printed."""
     folder = Path(request.folder)
-    run = Run(folder) if (folder / "run.json").exists() else create_run(folder, request.about())
+    run = Run(folder) if (folder / "run.json").exists() else create_run(request)
     driver = runner_of(run, request, reports.append)
     printed = io.StringIO()
     try:

@@ -15,7 +15,8 @@ from lumisite.validate.probes.outcome import passed
 from lumisite.validate.probes.probe import Ended, Expected, Group, Line, ProbeStep, Srun
 from lumisite.validate.run import slurm
 from lumisite.validate.run.folder import SAMPLES, Run, create_run, lines_of
-from lumisite.validate.run.jobscript import DONE, EXIT, RECORDS, SKIP, SKIPPED, JobPlan
+from lumisite.validate.run.jobscript import DONE, EXIT, RECORDS, SKIP, SKIPPED
+from lumisite.validate.run.plan import JobPlan
 from lumisite.validate.run.runner import Runner
 from tests.support.requests import LOADED, a_request
 
@@ -128,15 +129,17 @@ def play(monkeypatch: pytest.MonkeyPatch) -> PlayedSlurm:
 
 
 def runner(run: Run, reports: list[Finding] | None = None, jobs: int = 2) -> Runner:
-    own = plans(run.folder, jobs)
-    specs = {group.folder: "spec" for plan in own for group in plan.groups}
-    request = replace(a_request(), folder=str(run.folder), specs=specs)
+    request = replace(a_request(), folder=str(run.folder))
     report = (reports if reports is not None else []).append
-    return Runner(run, LOADED.site, request, own, report, marks_s=0, slurm_s=0, grace_s=0)
+    return Runner(run, LOADED.site, request, plans(run.folder, jobs), report, marks_s=0, slurm_s=0, grace_s=0)
+
+
+def new_run(folder: Path) -> Run:
+    return create_run(replace(a_request(), folder=str(folder)))
 
 
 def work(folder: Path, reports: list[Finding] | None = None) -> list[Sample | Gate]:
-    run = Run(folder) if (folder / "run.json").exists() else create_run(folder, {})
+    run = Run(folder) if (folder / "run.json").exists() else new_run(folder)
     one = runner(run, reports)
     try:
         run.lock()

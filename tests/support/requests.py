@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from lumisite.site.load import load_site
-from lumisite.validate.run.plan import site_digest, with_specs
+from lumisite.validate.run.plan import site_digest
 from lumisite.validate.run.request import RunRequest
 
 LOADED = load_site("twin")
 
 
 def a_request() -> RunRequest:
-    request = RunRequest(
+    return RunRequest(
         lumisite="1",
         site="twin",
         platform="2026-01",
@@ -18,7 +18,6 @@ def a_request() -> RunRequest:
         image="/appl/images/torch.sif",
         image_digest="d",
         started="2026-01-22T10:00:00Z",
-        backend="gloo",
         partition="standard-g",
         folder="/scratch/run",
         site_file="twin",
@@ -27,8 +26,6 @@ def a_request() -> RunRequest:
         jobs=5,
         node_sets=(("n1", "n2"), ("n3", "n4")),
         probes=("collectives",),
-        specs={},
         sbatch=("--qos=x",),
         before=("/scratch/before.jsonl",),
     )
-    return with_specs(request, LOADED)

@@ -41,7 +41,7 @@ EDGES = {
     "cli",
     "release/deploy.py",
     "release/files.py",
-    "validate/run/options.py",
+    "validate/run/new_request.py",
     "release/root.py",
     "release/tree.py",
     "release/trust.py",

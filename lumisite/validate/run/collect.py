@@ -13,10 +13,10 @@ from lumisite.errors import LumisiteError
 from lumisite.findings.finding import Finding, Severity
 from lumisite.text import some
 from lumisite.validate.lines import Gate, gate_of
-from lumisite.validate.probes.probe import NODE, Ended, Expected, Group, Line
+from lumisite.validate.probes.probe import NODE, Ended, Expected, Group, Line, spec_hash
 from lumisite.validate.run.folder import END, End, Run
-from lumisite.validate.run.jobscript import EXIT, JUDGED, RECORDS, SKIP, SKIPPED, STEP_ERR, JobPlan
-from lumisite.validate.run.request import RunRequest
+from lumisite.validate.run.jobscript import EXIT, JUDGED, RECORDS, SKIP, SKIPPED, STEP_ERR
+from lumisite.validate.run.plan import JobPlan
 from lumisite.validate.run.slurm import JobState
 from lumisite.validate.verdict.causes import reason_to_skip
 
@@ -70,10 +70,10 @@ class Collector:
     """Collects what steps of a run have left; `report` takes what happens."""
 
     run: Run
-    request: RunRequest
+    image_digest: str
     report: Callable[[Finding], None]
-    _reported: set[str] = field(default_factory=set)
-    """What is the same in many jobs and reported already."""
+    _left_out: set[str] = field(default_factory=set)
+    """Settings that jobs do not have, as far as they are reported: they are the same in many jobs."""
 
     def collect(self, job: LiveJob, *, whole: bool = True) -> None:
         """Judge every group whose steps have all ended since; without `whole`, none behind one that has not begun."""
@@ -87,23 +87,27 @@ class Collector:
             known = [end for end in ends if end is not None]
             if began is None and not known and not whole:
                 return
-            if len(known) < len(ends):
-                if began is not None and job.group != group.folder:
-                    job.group = group.folder
-                    self.report(job.progress(f"{group.folder} …"))
-                continue
-            job.collected.add(group.folder)
-            path, spec = f"{self.run.job_folder(run)}/{group.folder}", self.request.specs[group.folder]
-            image, time = self.request.image_digest, known[-1].time
-            expected = Expected(**vars(group.steps[0]), run=run, time=time, image=image, spec=spec, path=path)
-            if any(end.code == SKIPPED for end in known):
-                self._keep_skipped(job, group, expected)
-            else:
-                self._keep_judged(job, group, known, expected)
+            if len(known) == len(ends):
+                job.collected.add(group.folder)
+                self._keep(job, group, known)
+            elif began is not None and job.group != group.folder:
+                job.group = group.folder
+                self.report(job.progress(f"{group.folder} …"))
 
-    def _keep_skipped(self, job: LiveJob, group: Group, expected: Expected) -> None:
-        """Keep why a group was not run."""
-        if cause := job.skips.get(group.folder):
+    def _keep(self, job: LiveJob, group: Group, ends: Sequence[End]) -> None:
+        """Keep what came of a group of which all steps have ended."""
+        path = f"{self.run.job_folder(job.plan.run)}/{group.folder}"
+        expected = Expected(
+            **vars(group.steps[0]),
+            run=job.plan.run,
+            time=ends[-1].time,
+            image=self.image_digest,
+            spec=spec_hash(group),
+            path=path,
+        )
+        if all(end.code != SKIPPED for end in ends):
+            self._keep_judged(job, group, ends, expected)
+        elif cause := job.skips.get(group.folder):
             gate = skipped(expected, cause)
             self.run.keep([gate])
             self.report(job.progress(f"{group.folder} {gate.verdict}: {gate.text}"))
@@ -111,41 +115,41 @@ class Collector:
     def _keep_judged(self, job: LiveJob, group: Group, ends: Sequence[End], expected: Expected) -> None:
         """Judge a group that was run, keep what came of it, and mark what cannot work because of that."""
         job.skips.pop(group.folder, None)  # it had begun
+        of_node = group.steps[0].probe == NODE
         lines = list(self._judge(job, group, ends, expected))
         bad_node = next((line for line in lines if isinstance(line, Gate) and line.gate == NODE), None)
-        if bad_node and group.steps[0].probe != NODE:
+        if bad_node and not of_node:
             # A fault of a node that shows only here: the group itself follows from it.
             lines.append(skipped(expected, bad_node))
-        gates = [line for line in lines if isinstance(line, Gate)]
-        for text in self._left_out(job):
-            if text not in self._reported:
-                self._reported.add(text)
-                self.report(job.progress(text))
+        self._report_left_out(job)
         self.run.keep(lines)
-        self._skip(job, group, gates)
+        gates = [line for line in lines if isinstance(line, Gate)]
         bad = next((gate for gate in gates if gate.verdict != "pass"), None)
-        fine = f": {gates[0].text}" if gates and group.steps[0].probe == NODE else ""
-        came = f"{bad.verdict}: {bad.text}" if bad else f"passed{fine}"
+        self._skip(job, gates)
+        if job.end is None and (of_node or bad):
+            self.run.mark(job.plan.run, f"{group.folder}/{JUDGED}")
+        came = f"{bad.verdict}: {bad.text}" if bad else "passed"
+        if not bad and of_node and gates:
+            came = f"passed: {gates[0].text}"
         seconds = ends[-1].time - (self.run.step_began(job.plan.run, group.steps[0]) or ends[-1].time)
         self.report(job.progress(f"{group.folder} {came}, {seconds:.1f} s"))
 
-    def _left_out(self, job: LiveJob) -> list[str]:
-        """Return which variables of the user's login files the job does not have, each as a sentence."""
-        return [
-            f"{setting} of your login files is not set in the jobs, which run without these files"
-            for setting in self.run.left_out(job.plan.run)
-        ]
+    def _report_left_out(self, job: LiveJob) -> None:
+        """Report which variables of the user's login files the job does not have."""
+        for setting in self.run.left_out(job.plan.run):
+            if setting not in self._left_out:
+                self._left_out.add(setting)
+                text = f"{setting} of your login files is not set in the jobs, which run without these files"
+                self.report(job.progress(text))
 
-    def _skip(self, job: LiveJob, group: Group, found: Sequence[Gate]) -> None:
-        """Mark the steps that cannot work, and then that this is done, for which a job waits a little."""
+    def _skip(self, job: LiveJob, found: Sequence[Gate]) -> None:
+        """Mark the steps that cannot work because of what was found."""
         for later in job.plan.groups:
             cause = None if later.folder in job.collected else reason_to_skip(later.steps[0], found)
             if cause and self.run.step_began(job.plan.run, later.steps[0]) is None:
                 job.skips[later.folder] = cause
                 for step in later.steps:
                     self.run.mark(job.plan.run, f"{step.folder}/{SKIP}")
-        if job.end is None and (group.steps[0].probe == NODE or any(gate.verdict != "pass" for gate in found)):
-            self.run.mark(job.plan.run, f"{group.folder}/{JUDGED}")
 
     def _judge(self, job: LiveJob, group: Group, ends: Sequence[End], expected: Expected) -> Sequence[Line]:
         run, folder = job.plan.run, self.run

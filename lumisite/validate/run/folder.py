@@ -7,36 +7,30 @@ again, and a line that is there already is not written a second time: to collect
 from __future__ import annotations
 
 import fcntl
-import io
-import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
 from lumisite.errors import LumisiteError, ResolveError, ToolError
-from lumisite.facts.facts import LARGEST_FACTS_BYTES
 from lumisite.findings.finding import Place
 from lumisite.images.digest import digest_of
 from lumisite.machine.host import open_file
 from lumisite.release.files import replace_entry
 from lumisite.site.read import opened, read_file
-from lumisite.validate.lines import Gate, LineError, Sample, line_json, parse_line, parse_object
+from lumisite.validate.lines import Gate, LineError, line_json, parse_line, parse_object
 from lumisite.validate.probes.probe import Line, ProbeStep, Record, scripts
 from lumisite.validate.run.jobscript import DONE, FACTS, LEFT_OUT, RECORDS, SKIPPED
-from lumisite.validate.run.request import RunRequest, parse_request
+from lumisite.validate.run.request import RunRequest, parse_request, request_json
 
 SAMPLES, RUN = "samples.jsonl", "run.json"
 #: The script of a job, in its folder.
 SCRIPT = "job.sh"
-#: No script or request has more, and no file of lines: a run on 3,000 nodes writes 14 MB.
-LARGEST_BYTES, LARGEST_LINES_BYTES = 32 << 20, 128 << 20
-#: No environment of a job is larger.
-ENVIRONMENT_BYTES = 2 << 20
+#: No file of a run has more: one on 3,000 nodes has 14 MB of lines.
+LARGEST_BYTES = 128 << 20
 #: The gate that says how a job ended.
 END = "job"
 #: How much of a step's stderr is read, in bytes.
@@ -47,9 +41,6 @@ _FOR_TERMINALS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _ERROR = re.compile(r"FATAL|ERROR|[Ee]rror\b|srun: |^lost\t")
 
 
-T = TypeVar("T")
-
-
 @dataclass(frozen=True)
 class End:
     """How a step or a job came to its own end: an exit code, or a word and what that is about; when (since 1970, s)."""
@@ -58,58 +49,13 @@ class End:
     time: float
 
 
-@dataclass
-class _LinesFile:
-    """A file of lines that only grows."""
-
-    path: Path
-    seen: set[str] = field(default_factory=set)
-
-    def load(self, parse: Callable[[bytes], T]) -> list[T]:
-        """Cut off what was torn, and return the lines. Raises `ToolError` for one that cannot be read."""
-        if not self.path.exists():
-            return []
-        data = read_file(self.path, LARGEST_LINES_BYTES)
-        found = parsed(self.path, data, parse, torn=True)
-        if (whole := data.rfind(b"\n") + 1) < len(data):
-            os.truncate(self.path, whole)
-        self.seen = set(data[:whole].decode().split("\n"))
-        return found
-
-    def add(self, line: str) -> None:
-        """Append a line, unless it is there."""
-        if line not in self.seen:
-            append(self.path, line.encode() + b"\n")
-            self.seen.add(line)
-
-    def drop(self, unwanted: Callable[[Mapping[str, object]], bool]) -> None:
-        """Remove lines."""
-        lines = self.load(lambda line: (line.decode(), unwanted(parse_object(line))))
-        if any(out for _, out in lines):
-            kept = [line for line, out in lines if not out]
-            replace_entry(self.path, "".join(f"{line}\n" for line in kept).encode())
-            self.seen = {*kept}
-
-
-def append(path: Path, data: bytes) -> None:
-    """Write at the end of a file; an error of the system names the file."""
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    try:
-        while data:
-            data = data[os.write(handle, data) :]
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None
-    finally:
-        os.close(handle)
-
-
 class Run:
     """A run's folder, held by one process at a time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.probes = folder / "probes"
-        self._lines = _LinesFile(folder / SAMPLES)
+        self._lines: dict[str, Line] = {}
+        """The lines measured, by their text, once the folder is locked."""
         self._lock = -1
 
     def lock(self) -> None:
@@ -123,30 +69,33 @@ class Run:
             raise ToolError(text) from None
         except OSError:
             pass  # a file system without locks, such as Lustre mounted without flock
-        self._lines.load(parse_line)
+        self._lines = _cut_lines(self.folder / SAMPLES)
 
     def release(self) -> None:
         """Unlock the folder."""
         os.close(self._lock)
 
-    def describe(self, about: Mapping[str, object]) -> None:
-        """Write run.json; a reader sees all of the old one or all of the new one."""
-        replace_entry(self.folder / RUN, (json.dumps(about, indent=1) + "\n").encode())
+    # ---- lines
 
     def keep(self, lines: Iterable[Line]) -> None:
         """Append what was measured, but for what is there."""
         for line in lines:
-            self._lines.add(line_json(line))
-
-    def forget_end(self, run: str) -> None:
-        """Forget how a job ended; what it has measured stays."""
-        self._lines.drop(lambda line: line.get("run") == run and line.get("gate") == END)
+            text = line_json(line)
+            if text not in self._lines:
+                append(self.folder / SAMPLES, f"{text}\n".encode())
+                self._lines[text] = line
 
     def ends(self) -> dict[str, Gate]:
         """Return how jobs ended, as far as they have."""
-        path = self.folder / SAMPLES
-        lines = lines_of(path) if path.exists() else []
-        return {line.run: line for line in lines if isinstance(line, Gate) and line.gate == END}
+        return {line.run: line for line in self._lines.values() if isinstance(line, Gate) and line.gate == END}
+
+    def forget_end(self, run: str) -> None:
+        """Forget how a job ended; what it has measured stays."""
+        end = self.ends()[run]
+        self._lines = {text: line for text, line in self._lines.items() if line is not end}
+        replace_entry(self.folder / SAMPLES, "".join(f"{text}\n" for text in self._lines).encode())
+
+    # ---- captures
 
     @property
     def has_facts(self) -> bool:
@@ -157,7 +106,9 @@ class Run:
         """Keep a job's capture of its node as that of the run; the first one stays."""
         captured = self.job_folder(run) / FACTS
         if captured.exists() and not self.has_facts:
-            replace_entry(self.folder / FACTS, read_file(captured, LARGEST_FACTS_BYTES))
+            replace_entry(self.folder / FACTS, read_file(captured, LARGEST_BYTES))
+
+    # ---- what is in the folder of a job
 
     def job_folder(self, run: str) -> Path:
         """Return a job's folder."""
@@ -167,10 +118,9 @@ class Run:
         """Write a job's script and return its path; how it ended before is forgotten."""
         folder = self.job_folder(run)
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / SCRIPT
-        replace_entry(path, text.encode())
+        replace_entry(folder / SCRIPT, text.encode())
         (folder / DONE).unlink(missing_ok=True)
-        return str(path)
+        return str(folder / SCRIPT)
 
     def has_script(self, run: str) -> bool:
         """Return whether a job was about to be submitted."""
@@ -184,9 +134,7 @@ class Run:
 
     def marker(self, run: str, name: str) -> list[str]:
         """Read one of a job's marks as words; empty if it is not there."""
-        with suppress(OSError, ValueError):
-            return read_file(self.job_folder(run) / name, STDERR_BYTES).decode(errors="replace").split()
-        return []
+        return self._text(run, name).split()
 
     def end(self, run: str, name: str) -> End | None:
         """Return how a job or a step came to its own end, by its mark; None if it has not."""
@@ -205,9 +153,7 @@ class Run:
 
     def left_out(self, run: str) -> list[str]:
         """Return the variables of the user's login files that a job does not have, each as NAME=VALUE."""
-        with suppress(OSError, ValueError):
-            return read_file(self.job_folder(run) / LEFT_OUT, ENVIRONMENT_BYTES).decode(errors="replace").splitlines()
-        return []
+        return self._text(run, LEFT_OUT).splitlines()
 
     def errors(self, run: str, name: str) -> tuple[str, ...]:
         """Return the lines at the end of a file in a job's folder that are errors, or all if none is; each once."""
@@ -221,36 +167,37 @@ class Run:
         every = tuple(dict.fromkeys(line for line in plain if line))
         return tuple(line for line in every if _ERROR.search(line)) or every
 
+    def _text(self, run: str, name: str) -> str:
+        """Return a file in a job's folder, empty where it cannot be read."""
+        with suppress(OSError, ValueError):
+            return read_file(self.job_folder(run) / name, LARGEST_BYTES).decode(errors="replace")
+        return ""
 
-def create_run(folder: Path, about: Mapping[str, object]) -> Run:
+
+def create_run(request: RunRequest) -> Run:
     """Make a run's folder with the probes' scripts and at last run.json.
 
     Raises `ResolveError` if there is one already.
     """
+    folder = Path(request.folder)
     if (folder / RUN).exists():
         raise ResolveError(f"--out: {folder} has a run already (`--resume {folder}` continues it)")
-    run = Run(folder)
-    run.probes.mkdir(parents=True, exist_ok=True)
-    (folder / "jobs").mkdir(exist_ok=True)
-    for name in scripts():
-        (run.probes / name).write_bytes(script_bytes(name))
-    run.describe(about)
-    return run
+    for name in ("probes", "jobs"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    for name, source in scripts().items():
+        (folder / "probes" / name).write_bytes(read_file(source, LARGEST_BYTES))
+    replace_entry(folder / RUN, request_json(request).encode())
+    return Run(folder)
 
 
-def open_run(folder: Path) -> tuple[Run, RunRequest]:
-    """Open a run's folder, and return its request too. Raises `ResolveError` if it is none."""
+def read_request(folder: Path) -> RunRequest:
+    """Return the request of a run. Raises `ResolveError` if the folder has none."""
     try:
         data = read_file(folder / RUN, LARGEST_BYTES)
     except FileNotFoundError:
         text = f"{folder}: not a run, it has no {RUN} (name the folder that `lumisite validate` printed)"
         raise ResolveError(text) from None
-    return Run(folder), parse_request(data, str(folder / RUN))
-
-
-def script_bytes(name: str) -> bytes:
-    """Return a script as it goes into jobs."""
-    return read_file(scripts()[name], LARGEST_BYTES)
+    return parse_request(data, str(folder / RUN))
 
 
 def image_mark(image: str) -> str:
@@ -261,46 +208,52 @@ def image_mark(image: str) -> str:
         return ""
 
 
-def _seconds(words: Sequence[str]) -> float | None:
-    """Read the time that a mark begins with; None where there is none."""
-    with suppress(ValueError, IndexError):
-        return seconds if math.isfinite(seconds := float(words[0])) else None
-    return None
-
-
 def gather(source: Path, target: Path) -> None:
     """Add a run to a folder of runs, but for the lines that it has; a torn last line is cut off first.
 
     The folder has the newest run's request and its capture of a node too.
     """
     target.mkdir(parents=True, exist_ok=True)
-    lines = _LinesFile(target / SAMPLES)
-    lines.load(parse_object)
-    for line in read_file(source / SAMPLES, LARGEST_LINES_BYTES).decode().splitlines():
-        lines.add(line)
+    there = _cut_lines(target / SAMPLES)
+    new = [text for text in _cut_lines(source / SAMPLES) if text not in there]
+    append(target / SAMPLES, "".join(f"{text}\n" for text in new).encode())
     for name in (RUN, FACTS):
         if (source / name).exists():
-            replace_entry(target / name, read_file(source / name, LARGEST_FACTS_BYTES))
+            replace_entry(target / name, read_file(source / name, LARGEST_BYTES))
 
 
-def lines_of(path: Path, *, torn: bool = False) -> list[Sample | Gate]:
-    """Read the lines of a run that is whole, or `torn` at its end. Raises `ToolError` for one that cannot be read."""
-    return parsed(path, read_file(path, LARGEST_LINES_BYTES), parse_line, torn=torn)
+def append(path: Path, data: bytes) -> None:
+    """Write at the end of a file; an error of the system names the file."""
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        while data:
+            data = data[os.write(handle, data) :]
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    finally:
+        os.close(handle)
 
 
-def parsed(path: Path, data: bytes, parse: Callable[[bytes], T], *, torn: bool) -> list[T]:
-    """Read what the lines of a file hold; raises `ToolError` with the first that cannot be read."""
-    found = []
-    for count, line in enumerate(io.BytesIO(data[: data.rfind(b"\n") + 1] if torn else data), start=1):
+def lines_of(path: Path) -> list[Line]:
+    """Read the lines of a run but a torn last one. Raises `ToolError` for one that cannot be read."""
+    found: list[Line] = []
+    for number, line in enumerate(read_file(path, LARGEST_BYTES).split(b"\n")[:-1], start=1):
         try:
-            found.append(parse(line.rstrip(b"\r\n")))
+            found.append(parse_line(line))
         except LineError as error:
-            raise ToolError(replace(error.finding, place=Place(str(path), count))) from None
+            raise ToolError(replace(error.finding, place=Place(str(path), number))) from None
     return found
 
 
-#: No node leaves more in a file: the logs of its ranks, most of all.
-MOST_BYTES = 64 << 20
+def _cut_lines(path: Path) -> dict[str, Line]:
+    """Cut off a torn last line, and return the others by their text; none where there is no file."""
+    if not path.exists():
+        return {}
+    found, data = lines_of(path), read_file(path, LARGEST_BYTES)
+    whole = data[: data.rfind(b"\n") + 1]
+    if len(whole) < len(data):
+        os.truncate(path, len(whole))
+    return dict(zip(whole.decode().split("\n")[:-1], found, strict=True))
 
 
 def read_records(folder: Path) -> list[Record]:
@@ -320,7 +273,14 @@ def _parts(path: Path, end: bytes) -> Iterator[Record]:
     """Yield the objects in a file; what is none was torn as its writer was killed."""
     data = b""
     with suppress(OSError):
-        data = read_file(path, MOST_BYTES)
+        data = read_file(path, LARGEST_BYTES)
     for part in data.split(end) if end else (data,):
         with suppress(LineError):
             yield parse_object(part)
+
+
+def _seconds(words: Sequence[str]) -> float | None:
+    """Read the time that a mark begins with; None where there is none."""
+    with suppress(ValueError, IndexError):
+        return seconds if math.isfinite(seconds := float(words[0])) else None
+    return None

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from lumisite.errors import ResolveError
 from lumisite.paths import MODULES, current
 from lumisite.site.model import Site, Validation
 from lumisite.site.read import read_file
-from lumisite.validate.probes.probe import CHECK, NODE, OUT, PROBES, TEXT, Group, ProbeStep
+from lumisite.validate.probes.probe import CHECK, NODE, OUT, PROBES, TEXT, ProbeStep
+from lumisite.validate.run.plan import JobPlan, validation_of
 from lumisite.validate.run.request import RunRequest
+from lumisite.validate.run.sbatch_options import sbatch_options
 from lumisite.validate.run.slurm import AWAY, LOST_STEP
 from lumisite.vendors import all_gpus
 
@@ -27,37 +28,6 @@ JUDGED, SKIP = "judged", "skip"
 HEAD_BYTES = 1 << 16
 
 
-@dataclass(frozen=True)
-class JobPlan:
-    """One job: its run name, its nodes, what it runs, and where its folder is (seen by all nodes)."""
-
-    run: str
-    nodes: tuple[str, ...]
-    groups: tuple[Group, ...]
-    folder: str
-    named: bool = True
-    """Whether the job requests these very nodes; what is only printed may leave them to Slurm."""
-
-    @property
-    def steps(self) -> tuple[ProbeStep, ...]:
-        """All steps, in their order."""
-        return tuple(step for group in self.groups for step in group.steps)
-
-
-def job_name(plan: JobPlan) -> str:
-    """Return the name that Slurm has for a job."""
-    return f"lumisite-{plan.run}"
-
-
-def gpu_prefixes() -> list[str]:
-    """Return how the names of variables begin that libraries of GPUs read, of all vendors."""
-    found: dict[str, None] = {}
-    for gpu in all_gpus():
-        named = (f"{name.partition('_')[0]}_" for name in gpu.visible)
-        found |= dict.fromkeys((gpu.collectives.prefix, *gpu.prefixes, *named))
-    return list(found)
-
-
 def job_script(
     site: Site, request: RunRequest, plan: JobPlan, python: Sequence[str] = (), *, captures: bool = True
 ) -> str:
@@ -66,77 +36,29 @@ def job_script(
     `python` is a Python that runs lumisite, and its PYTHONPATH: where it is given it checks each node, and with
     `captures` captures the first one.
     """
-    lines = ["#!/bin/bash", *(f"#SBATCH {word}" for word in slurm_words(site, request, plan))]
-    values = {"job": plan.folder, "lost": LOST_STEP, "away": AWAY, "gpu_prefixes": "|".join(gpu_prefixes())}
+    lines = ["#!/bin/bash", *(f"#SBATCH {word}" for word in sbatch_options(site, request, plan))]
+    values = {"job": plan.folder, "lost": LOST_STEP, "away": AWAY, "gpu_prefixes": "|".join(_gpu_prefixes())}
     lines += ["", *(f"{name}={shlex.quote(value)}" for name, value in values.items())]
     lines.append(read_file(Path(__file__).with_name("jobscript.sh"), HEAD_BYTES).decode().rstrip("\n"))
-    module = _module(site)
-    steps = [(step.srun.bare, _step_line(site, request, plan, step, python)) for step in plan.steps]
-    # What this node itself is comes before anything that may hang on it.
-    lines += [line for bare, line in steps if bare]
-    lines += [f"{JUDGED} {group.folder}" for group in plan.groups[:-1] if group.steps[0].probe == NODE]
-    if left := [step.folder for step in plan.steps if not step.srun.bare]:
-        lines += [f"end_if_skipped {' '.join(left)}"]
-    if python and captures:
-        lines.append(f"capture {shlex.join([*python, '-m', 'lumisite', 'facts', '--site', request.site_file])}")
-    lines += [f"module use {shlex.quote(current(site.root, MODULES))}"]
-    lines += [f'module load {module} 2>"$job/module.stderr" || finish "module:$?"', "left_out", ""]
-    lines += _steps(plan, [line for _, line in steps])
-    lines += ["", "finish 0"]
-    return "\n".join(lines) + "\n"
-
-
-def _steps(plan: JobPlan, lines: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of the steps that are not bare, and waits for findings because of which others cannot work."""
-    named = dict(zip(plan.steps, lines, strict=True))
-    for group in plan.groups:
-        yield from (named[step] for step in group.steps if not step.srun.bare)
-        if group is not plan.groups[-1] and group.steps[0].probe != NODE:
-            yield f"judged_if_failed {group.folder}"
-
-
-def validation_of(site: Site) -> Validation:
-    """Return what the site has validated; raises `ResolveError` where it has no `validation`."""
-    if site.validation is None:
-        raise ResolveError(f"{site.name}: the site has no `validation` (add it; docs/reference/site.md has its keys)")
-    return site.validation
-
-
-def slurm_words(site: Site, request: RunRequest, plan: JobPlan) -> Sequence[str]:
-    """Return the options of sbatch."""
-    validation = validation_of(site)
-    partition = site.partitions.get(request.partition)
-    words = [
-        f"--job-name={job_name(plan)}",
-        f"--partition={request.partition}",
-        f"--nodes={len(plan.nodes)}",
-        *([f"--nodelist={','.join(plan.nodes)}"] if plan.named else []),
-        f"--ntasks-per-node={validation.tasks_per_node}",
-        f"--time={validation.time_limit}",
-        f"--output={plan.folder}/slurm-%j.out",
-        # A node whose home directories do not answer starts the job, and is found by it.
-        f"--chdir={plan.folder}",
-        "--no-requeue",
-    ]
-    if partition is None or not partition.whole_nodes:
-        # Another job on the node would be measured with it.
-        words.append("--exclusive")
-    if validation.backend == "nccl":
-        words.append(f"--gpus-per-node={validation.tasks_per_node}")
-        words.append("--mem=0")
-    features = (
-        () if partition is None else (("constraint", partition.constraint), ("qos", next(iter(partition.qos), None)))
-    )
-    for name, value in (*features, ("account", request.account), ("reservation", request.reservation)):
-        if value is not None:
-            words.append(f"--{name}={value}")
-    return [*words, *request.sbatch]
-
-
-def _module(site: Site) -> str:
     if site.helper_module is None:
         raise ResolveError(f"{site.name}: no module that jobs can load (add `helper: yes` to one of its modules)")
-    return shlex.quote(site.helper_module)
+    steps = {step: _step_line(site, request, plan, step, python) for step in plan.steps}
+    # What this node itself is comes before anything that may hang on it.
+    lines += [line for step, line in steps.items() if step.srun.bare]
+    lines += [f"{JUDGED} {group.folder}" for group in plan.groups[:-1] if group.steps[0].probe == NODE]
+    if left := [step.folder for step in steps if not step.srun.bare]:
+        lines.append(f"end_if_skipped {' '.join(left)}")
+    if python and captures:
+        lines.append(f"capture {shlex.join([*python, '-m', 'lumisite', 'facts', '--site', request.site_file])}")
+    lines.append(f"module use {shlex.quote(current(site.root, MODULES))}")
+    lines.append(f'module load {shlex.quote(site.helper_module)} 2>"$job/module.stderr" || finish "module:$?"')
+    lines += ["left_out", ""]
+    for group in plan.groups:
+        lines += [steps[step] for step in group.steps if not step.srun.bare]
+        if group is not plan.groups[-1] and group.steps[0].probe != NODE:
+            # Others may be unable to work because of what it finds.
+            lines.append(f"judged_if_failed {group.folder}")
+    return "\n".join([*lines, "", "finish 0", ""])
 
 
 def _step_line(site: Site, request: RunRequest, plan: JobPlan, step: ProbeStep, python: Sequence[str]) -> str:
@@ -167,3 +89,12 @@ def _cpus_per_task(site: Site, validation: Validation) -> int:
     kind = site.kind_of(validation.partition)
     cores = {core for group in kind.l3 for core in group.cores}
     return max(1, len(cores.difference(kind.reserved or ())) // validation.tasks_per_node)
+
+
+def _gpu_prefixes() -> list[str]:
+    """Return how the names of variables begin that libraries of GPUs read, of all vendors."""
+    found: dict[str, None] = {}
+    for gpu in all_gpus():
+        visible = (f"{name.partition('_')[0]}_" for name in gpu.visible)
+        found |= dict.fromkeys((gpu.collectives.prefix, *gpu.prefixes, *visible))
+    return list(found)

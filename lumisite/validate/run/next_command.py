@@ -9,7 +9,8 @@ from contextlib import suppress
 
 from lumisite.errors import ResolveError
 from lumisite.validate.probes.suite import PROBES, probes_of
-from lumisite.validate.run.request import KEPT_OPTIONS, RunRequest, parse_request
+from lumisite.validate.run.request import RunRequest, parse_request
+from lumisite.validate.run.sbatch_options import as_typed
 from lumisite.validate.verdict.system import SystemVerdict
 
 
@@ -53,10 +54,8 @@ def _typed(request: RunRequest, gates: set[str], words: Sequence[str]) -> str:
     """Return a command with the options that the run was begun with; empty where no probe has these gates."""
     probes = probes_of(gates) & PROBES.keys()
     options = ["--site", request.site_file, "--partition", request.partition, "--image", request.image]
-    for name in KEPT_OPTIONS:
-        if (value := getattr(request, name)) is not None:
-            options += [f"--{name.replace('_', '-')}", str(value)]
+    options += as_typed(request.sbatch)
+    options += ["--limit", str(request.limit)] if request.limit else []
     options += [word for name, value in request.env.items() for word in ("--env", f"{name}={value}")]
-    options += [f"--sbatch={option}" for option in request.sbatch]
     options += [*words, *(word for name in sorted(probes) for word in ("--probe", name))]
     return shlex.join(["lumisite", "validate", *options, "--out", f"{request.folder}-next"]) if probes else ""

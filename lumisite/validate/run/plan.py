@@ -1,88 +1,60 @@
-"""Plan a run: which nodes, how many jobs, which steps, what they cost; whether it may go on.
-
-A large machine is divided into jobs of few nodes, with a tree of jobs for what is between them.
-"""
+"""The jobs of a run: what each runs on which nodes, and whether a run may go on."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle
 
-from lumisite.errors import ResolveError, ToolError
+from lumisite.errors import ResolveError
 from lumisite.site.load import LoadedSite
-from lumisite.site.model import Site
+from lumisite.site.model import Site, Validation
 from lumisite.site.selection import resolve_selection
-from lumisite.text import minutes_of, some
-from lumisite.validate.probes.probe import Target, spec_hash
+from lumisite.validate.probes.probe import Group, ProbeStep, Target
 from lumisite.validate.probes.suite import choose_probes, groups
-from lumisite.validate.run.jobscript import JobPlan, validation_of
 from lumisite.validate.run.request import RunRequest
-from lumisite.validate.run.slurm import BUSY, FREE, RESERVED, describe_nodes
 
 
-def choose_node_sets(
-    nodes: Mapping[str, str],
-    size: int,
-    count: int,
-    *,
-    reserved: bool = False,
-    only: Collection[str] | None = None,
-    avoid: Collection[str] = (),
-    reasons: Mapping[str, str] = {},
-) -> list[tuple[str, ...]]:
-    """Choose up to `count` disjoint sets of `size` nodes: free ones first, then busy ones, never drained ones.
+@dataclass(frozen=True)
+class JobPlan:
+    """One job: its run name, its nodes, what it runs, and where its folder is (seen by all nodes)."""
 
-    `nodes` are those of a partition, with their states. `reserved`: the job goes into a reservation, so its nodes are
-    those to be had; `only` leaves no others, `avoid` leaves these out. Raises `ToolError` with Slurm's `reasons` for
-    nodes if there is not a single set.
-    """
-    order = [*FREE, *(RESERVED if reserved else ()), *BUSY]
-    states = {
-        name: "left out" if name in avoid or (only is not None and name not in only) else state
-        for name, state in nodes.items()
-    }
-    usable = sorted((name for name in states if states[name] in order), key=lambda name: (states[name] in BUSY, name))
-    sets = [tuple(usable[first : first + size]) for first in range(0, len(usable) - size + 1, size)]
-    if sets:
-        return sets[:count]
-    others = describe_nodes({name: state for name, state in states.items() if name not in usable}, reasons)
-    raise ToolError(
-        f"{size} nodes are needed and {len(usable)} are usable"
-        + (f": {some(others, between=', ')}" if others else "")
-        + " (wait until nodes are back, or use fewer with --nodes)"
-    )
+    run: str
+    nodes: tuple[str, ...]
+    groups: tuple[Group, ...]
+    folder: str
+    named: bool = True
+    """Whether the job requests these very nodes; what is only printed may leave them to Slurm."""
+
+    @property
+    def steps(self) -> tuple[ProbeStep, ...]:
+        """All steps, in their order."""
+        return tuple(step for group in self.groups for step in group.steps)
 
 
-def target_of(request: RunRequest, loaded: LoadedSite) -> Target:
-    """Return what all that a run does follows from."""
-    site = loaded.site
-    plan = replace(validation_of(site), nodes=len(request.node_sets[0]))
-    return Target(site, resolve_selection(site), plan, request.image)
+def job_name(plan: JobPlan) -> str:
+    """Return the name that Slurm has for a job."""
+    return f"lumisite-{plan.run}"
+
+
+def validation_of(site: Site) -> Validation:
+    """Return what the site has validated; raises `ResolveError` where it has no `validation`."""
+    if site.validation is None:
+        raise ResolveError(f"{site.name}: the site has no `validation` (add it; docs/reference/site.md has its keys)")
+    return site.validation
 
 
 def plans_of(request: RunRequest, loaded: LoadedSite) -> list[JobPlan]:
     """Return all jobs of a run. Raises `ResolveError` for an unknown probe."""
-    target = target_of(request, loaded)
-    probes = choose_probes(target, request.probes)
-    return [
-        JobPlan(run, nodes, tuple(groups(probes, target.plan, request.limit, nodes)), f"{request.folder}/jobs/{run}")
-        for run, nodes in zip(
-            (f"{request.stamp}-{number:02}" for number in range(1, request.jobs + 1)), cycle(request.node_sets)
-        )
-    ]
-
-
-def _specs(plans: Sequence[JobPlan]) -> Mapping[str, str]:
-    # Jobs of the same shape measure the same.
-    found = {group.folder: group for plan in plans for group in plan.groups}
-    return {name: spec_hash(group) for name, group in found.items()}
-
-
-def with_specs(request: RunRequest, loaded: LoadedSite) -> RunRequest:
-    """Return the request with the hashes of what is measured."""
-    return replace(request, specs=_specs(plans_of(request, loaded)))
+    site = loaded.site
+    validation = replace(validation_of(site), nodes=len(request.node_sets[0]))
+    probes = choose_probes(Target(site, resolve_selection(site), validation, request.image), request.probes)
+    plans = []
+    for number, nodes in zip(range(1, request.jobs + 1), cycle(request.node_sets)):
+        run = f"{request.stamp}-{number:02}"
+        steps = groups(probes, validation, request.limit, nodes)
+        plans.append(JobPlan(run, nodes, tuple(steps), f"{request.folder}/jobs/{run}"))
+    return plans
 
 
 def site_digest(loaded: LoadedSite) -> str:
@@ -99,62 +71,5 @@ def require_unchanged(request: RunRequest, loaded: LoadedSite, version: str, ima
         changed = f"the site description {request.site_file} has changed since the run began"
     elif request.image_digest != image_digest:
         changed = f"{request.image} is another image than when the run began"
-    elif request.specs != _specs(plans_of(request, loaded)):
-        changed = "the probes have changed since the run began"
     if changed:
         raise ResolveError(f"{folder}: {changed} (start a new run)")
-
-
-#: More nodes than these are divided, into jobs of so many.
-MOST_NODES, STEP_NODES = 64, 16
-
-
-def machine_sets(nodes: Sequence[str], size: int) -> list[tuple[str, ...]]:
-    """Return sets of `size` nodes, or a few less: all nodes, then the first of each set, and so on up to one set.
-
-    So each two nodes are joined by a chain of sets, however many there are.
-
-    >>> machine_sets("abcd", 2)
-    [('a', 'b'), ('c', 'd'), ('a', 'c')]
-    """
-    found: list[tuple[str, ...]] = []
-    level: Sequence[str] = nodes
-    while True:
-        sets = _divide(level, size)
-        found += sets
-        if len(sets) == 1:
-            return found
-        level = [names[0] for names in sets]
-
-
-def _divide(nodes: Sequence[str], size: int) -> list[tuple[str, ...]]:
-    """Return disjoint sets, none of one node alone, on which nothing between nodes can be measured."""
-    starts = [*range(0, len(nodes), size)]
-    if len(nodes) - starts[-1] == 1 and len(starts) > 1:
-        starts[-1:] = [len(nodes) - 2] if size > 2 else []
-    ends = [*starts[1:], len(nodes)]
-    return [tuple(nodes[start:end]) for start, end in zip(starts, ends, strict=True)]
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What jobs cost at most: `ranks` are those of the largest step."""
-
-    jobs: int
-    nodes: int
-    steps: int
-    ranks: int
-    node_hours: float
-
-
-def cost_of(site: Site, plans: Sequence[JobPlan]) -> Cost:
-    """Return what jobs cost, if each takes all of its time."""
-    steps = [step for plan in plans for step in plan.steps]
-    job_nodes = sum(len(plan.nodes) for plan in plans)
-    return Cost(
-        jobs=len(plans),
-        nodes=len({node for plan in plans for node in plan.nodes}),
-        steps=len(steps),
-        ranks=max(step.ranks for step in steps),
-        node_hours=job_nodes * minutes_of(validation_of(site).time_limit) / 60,
-    )

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from lumisite.errors import ResolveError, SiteError
 from lumisite.findings.finding import Finding, Severity
 from lumisite.site.json_file import decode_values, parse_json
-
-#: Options of `validate` that a request keeps under their own names, and that the commands to type next have again.
-KEPT_OPTIONS = ("account", "reservation", "limit")
 
 
 @dataclass(frozen=True)
@@ -26,7 +22,6 @@ class RunRequest:
     image: str
     image_digest: str
     started: str
-    backend: str
     partition: str
     folder: str
     site_file: str
@@ -34,12 +29,9 @@ class RunRequest:
     stamp: str
     jobs: int
     node_sets: tuple[tuple[str, ...], ...]
-    specs: Mapping[str, str]
-    """The short hash of what is measured, by the folder of its steps."""
     probes: tuple[str, ...] = ()
-    account: str | None = None
-    reservation: str | None = None
     sbatch: tuple[str, ...] = ()
+    """What sbatch gets beside what follows from the site."""
     limit: int | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     """What is set in all steps."""
@@ -53,10 +45,10 @@ class RunRequest:
         """All nodes, in the order in which they were chosen."""
         return tuple(dict.fromkeys(node for nodes in self.node_sets for node in nodes))
 
-    def about(self) -> dict[str, object]:
-        """Return run.json."""
-        spec = hashlib.sha256(json.dumps(sorted(self.specs.items())).encode()).hexdigest()[:12]
-        return asdict(self) | {"spec": spec}
+
+def request_json(request: RunRequest) -> str:
+    """Return run.json."""
+    return json.dumps(vars(request), indent=1) + "\n"
 
 
 def parse_request(data: bytes, file: str) -> RunRequest:

@@ -19,7 +19,8 @@ from lumisite.validate.probes.probe import quote
 from lumisite.validate.run import slurm
 from lumisite.validate.run.collect import Collector, LiveJob
 from lumisite.validate.run.folder import End, Run
-from lumisite.validate.run.jobscript import DONE, EXIT, STEP_ERR, JobPlan, job_name, job_script
+from lumisite.validate.run.jobscript import DONE, EXIT, STEP_ERR, job_script
+from lumisite.validate.run.plan import JobPlan, job_name
 from lumisite.validate.run.reasons import nodes_away, why_ended, why_lost, why_waits
 from lumisite.validate.run.request import RunRequest
 
@@ -52,7 +53,7 @@ class Runner:
     def __post_init__(self, plans: Sequence[JobPlan]) -> None:
         """Start with all jobs."""
         self.jobs = [LiveJob(plan) for plan in plans]
-        self.collector = Collector(self.run, self.request, self.report)
+        self.collector = Collector(self.run, self.request.image_digest, self.report)
 
     def restore(self, *, again: bool = False) -> None:
         """Restore the state of jobs from how they ended and their marks; with `again`, what Slurm lost is run again."""

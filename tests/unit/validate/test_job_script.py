@@ -16,7 +16,8 @@ from lumisite.site.scalars import Name, RootPath
 from lumisite.validate.probes.probe import Srun
 from lumisite.validate.probes.suite import choose_probes, groups
 from lumisite.validate.run.folder import Run
-from lumisite.validate.run.jobscript import SKIPPED, JobPlan, job_script, validation_of
+from lumisite.validate.run.jobscript import SKIPPED, job_script
+from lumisite.validate.run.plan import JobPlan, validation_of
 from tests.support.records import target_of
 from tests.support.requests import a_request
 
@@ -32,9 +33,8 @@ def a_plan(
     return JobPlan("s-01", nodes, tuple(groups(chosen, target.plan, None, nodes)), f"{folder}/jobs/s-01")
 
 
-def script(name: str, plan: JobPlan, **options: str) -> str:
-    request = replace(a_request(), account=options.get("account"), reservation=options.get("reservation"))
-    return job_script(load_site(name).site, request, plan)
+def script(name: str, plan: JobPlan, sbatch: tuple[str, ...] = ()) -> str:
+    return job_script(load_site(name).site, replace(a_request(), sbatch=sbatch), plan)
 
 
 def request(text: str) -> list[str]:
@@ -46,7 +46,7 @@ def steps(text: str) -> dict[str, str]:
 
 
 def test_lumi_is_asked_for_whole_nodes_with_their_gpus() -> None:
-    words = request(script("lumi", a_plan("lumi"), account="project_1", reservation="maint"))
+    words = request(script("lumi", a_plan("lumi"), sbatch=("--account=project_1", "--qos=x")))
     for word in (
         "--nodes=2",
         "--nodelist=nid005124,nid005125",
@@ -55,7 +55,7 @@ def test_lumi_is_asked_for_whole_nodes_with_their_gpus() -> None:
         "--no-requeue",
     ):
         assert word in words
-    assert words[-3:] == ["--account=project_1", "--reservation=maint", "--qos=x"]
+    assert words[-3:] == ["--mem=0", "--account=project_1", "--qos=x"]
     assert "--exclusive" not in words  # the partition gives whole nodes anyway
 
 

@@ -14,7 +14,7 @@ from lumisite.cli import main
 from lumisite.findings.finding import Finding
 from lumisite.validate.lines import Gate
 from lumisite.validate.run.folder import SAMPLES, Run, create_run, lines_of
-from lumisite.validate.run.plan import MOST_NODES, machine_sets
+from lumisite.validate.run.node_sets import MOST_NODES, machine_sets
 from lumisite.validate.run.runner import MOST_JOBS
 from tests.support.played_machine import (
     PlayedMachine,
@@ -124,7 +124,7 @@ def test_a_machine_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
 
     request = request_of(machine, tmp_path / "run", SIZE)
     with playing(machine, wait):
-        run = create_run(tmp_path / "run", request.about())
+        run = create_run(request)
         driver = runner_of(run, request, lambda _: None)
         run.lock()
         driver.restore()

@@ -60,7 +60,11 @@ UNCONFIRMED = MetricVerdict("ddp/samples_per_s/comm/2n", "higher", "unconfirmed"
 
 
 def test_jobs_that_confirm_run_as_the_first_did() -> None:
-    found = typed(next_command(verdict(metric=UNCONFIRMED), request(*PAIRS, env={"NOTE": "a b"}, account="project_1")))
+    found = typed(
+        next_command(
+            verdict(metric=UNCONFIRMED), request(*PAIRS, env={"NOTE": "a b"}, sbatch=("--account=project_1", "--qos=x"))
+        )
+    )
     assert (found.jobs, found.nodes, found.avoid, found.probe) == (5, 2, None, ("ddp",))
     assert (found.env, found.account, found.sbatch) == (("NOTE=a b",), "project_1", ("--qos=x",))
 
@@ -108,7 +112,7 @@ def test_where_nothing_helps_there_is_no_command(waits: SystemVerdict) -> None:
 
 def test_a_report_has_the_command_of_its_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = request(FOUR, folder=str(tmp_path))
-    (tmp_path / "run.json").write_text(json.dumps(one.about()))
+    (tmp_path / "run.json").write_text(json.dumps(vars(one)))
     (tmp_path / "samples.jsonl").write_text("".join(f"{line_json(line)}\n" for line in lines("n3")))
     assert main(["report", str(tmp_path), "--json"]) == 5
     command = json.loads(capsys.readouterr().out)["next_command"]
@@ -120,4 +124,4 @@ def test_a_report_has_the_command_of_its_run(tmp_path: Path, capsys: pytest.Capt
 def test_only_a_whole_request_is_one() -> None:
     for about in ({}, {"site": "lumi"}, {"node_sets": 3}):
         assert request_of(about) is None
-    assert request_of(json.loads(json.dumps(request(FOUR).about()))) == request(FOUR)
+    assert request_of(json.loads(json.dumps(vars(request(FOUR))))) == request(FOUR)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lumisite.errors import ToolError
-from lumisite.validate.run.plan import choose_node_sets
+from lumisite.validate.run.node_sets import choose_node_sets
 
 
 def nodes(text: str) -> dict[str, str]:

@@ -13,28 +13,21 @@ from lumisite.cli.validate import no_capture
 from lumisite.errors import ResolveError, ToolError
 from lumisite.findings.finding import Place
 from lumisite.site.scalars import RootPath
-from lumisite.validate.run.folder import create_run
-from lumisite.validate.run.options import require_deployed
-from lumisite.validate.run.plan import plans_of, require_unchanged, with_specs
-from lumisite.validate.run.request import parse_request
+from lumisite.validate.run.new_request import require_deployed
+from lumisite.validate.run.plan import plans_of, require_unchanged
+from lumisite.validate.run.request import parse_request, request_json
+from tests.support.played_slurm import new_run
 from tests.support.requests import LOADED, a_request
 from tests.support.sites import load_text, site_text
 
 
 def test_run_json_holds_all_of_it() -> None:
     request = replace(a_request(), node_sets=(("n1", "n2"), ("n2", "n3")))
-    data = json.dumps(request.about()).encode()
+    data = request_json(request).encode()
     assert parse_request(data, "run.json") == request
     about = json.loads(data)
     assert about["node_sets"] == [["n1", "n2"], ["n2", "n3"]]
     assert request.nodes == ("n1", "n2", "n3")
-    assert len(about["spec"]) == 12
-
-
-def test_what_a_run_sets_does_not_count_as_what_it_measures() -> None:
-    plain, measured = a_request(), replace(a_request(), env={"NCCL_ALGO": "Ring"})
-    assert parse_request(json.dumps(measured.about()).encode(), "run.json") == measured
-    assert with_specs(measured, LOADED).specs == plain.specs
 
 
 @pytest.mark.parametrize("text", ["NCCL_ALGO", "=Ring", "1A=2", "A B=1", "A=1\n"])
@@ -53,7 +46,7 @@ def test_what_sets_no_variable_is_one_line(text: str, capsys: pytest.CaptureFixt
     ],
 )
 def test_a_damaged_run_json_is_refused(change: dict[str, object] | None, key: str, code: str) -> None:
-    about = [] if change is None else a_request().about() | change
+    about = [] if change is None else vars(a_request()) | change
     with pytest.raises(ResolveError) as refused:
         parse_request(json.dumps(about).encode(), "run.json")
     finding = refused.value.finding
@@ -67,7 +60,6 @@ def test_a_run_does_not_go_on_where_what_it_measures_has_changed() -> None:
         "begun with lumisite 1, and this is 2": (request, LOADED, "2", "d"),
         "is another image": (request, LOADED, "1", "e"),
         "the site description": (request, other, "1", "d"),
-        "the probes have changed": (replace(request, specs=dict.fromkeys(request.specs, "old")), LOADED, "1", "d"),
     }
     require_unchanged(request, LOADED, "1", "d", "run")
     for words, (begun, loaded, version, digest) in changed.items():
@@ -87,7 +79,7 @@ def test_no_job_is_submitted_where_nothing_is_deployed(tmp_path: Path) -> None:
 
 
 def test_why_no_node_could_be_captured_is_said_with_what_does_it_by_hand(tmp_path: Path) -> None:
-    run, plans = create_run(tmp_path / "run", {}), plans_of(a_request(), LOADED)
+    run, plans = new_run(tmp_path / "run"), plans_of(a_request(), LOADED)
     assert no_capture(run, plans).startswith("no node could be captured: no job came so far (")
     (run.job_folder(plans[1].run)).mkdir(parents=True)
     (run.job_folder(plans[1].run) / "facts.stderr").write_text("No such file: python3.11\nNo module named lumisite\n")

@@ -10,8 +10,8 @@ from lumisite.errors import ResolveError, ToolError
 from lumisite.findings.finding import Finding
 from lumisite.validate.lines import Sample
 from lumisite.validate.run import slurm
-from lumisite.validate.run.folder import SAMPLES, Run, create_run, gather, lines_of, open_run
-from tests.support.played_slurm import NODES, PlayedSlurm, job_gates, keys, plans, play, runner, work
+from lumisite.validate.run.folder import SAMPLES, Run, gather, lines_of, read_request
+from tests.support.played_slurm import NODES, PlayedSlurm, job_gates, keys, new_run, plans, play, runner, work
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_cancelling_takes_only_jobs_of_this_run_and_resume_measures_the_rest(
     played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     played.jobs["7"], played.states["7"] = str(tmp_path / "others.sh"), "PENDING"
-    run = create_run(tmp_path / "run", {})
+    run = new_run(tmp_path / "run")
     one = runner(run)
     run.lock()
     one.restore()
@@ -163,7 +163,7 @@ def test_cancelling_takes_only_jobs_of_this_run_and_resume_measures_the_rest(
 
 
 def test_two_at_one_run_are_one_too_many(played: PlayedSlurm, tmp_path: Path) -> None:
-    run = create_run(tmp_path / "run", {})
+    run = new_run(tmp_path / "run")
     run.lock()
     with pytest.raises(ToolError) as refused:
         Run(tmp_path / "run").lock()
@@ -173,11 +173,11 @@ def test_two_at_one_run_are_one_too_many(played: PlayedSlurm, tmp_path: Path) ->
 
 def test_a_folder_has_one_run(tmp_path: Path) -> None:
     with pytest.raises(ResolveError) as refused:
-        open_run(tmp_path)
+        read_request(tmp_path)
     assert "not a run" in str(refused.value)
-    create_run(tmp_path, {})
+    new_run(tmp_path)
     with pytest.raises(ResolveError) as refused:
-        create_run(tmp_path, {})
+        new_run(tmp_path)
     assert "has a run already" in str(refused.value)
 
 

@@ -13,8 +13,8 @@ from lumisite.findings.finding import Finding
 from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.probes.probe import quote
 from lumisite.validate.run import slurm
-from lumisite.validate.run.folder import SAMPLES, Run, create_run, lines_of
-from tests.support.played_slurm import NODES, PlayedSlurm, job_gates, keys, play, runner, work
+from lumisite.validate.run.folder import SAMPLES, Run, lines_of
+from tests.support.played_slurm import NODES, PlayedSlurm, job_gates, keys, new_run, play, runner, work
 
 SILENT = "Batch job submission failed: Unable to contact slurm controller (connect failure)"
 LAUNCH = "srun: error: Task launch for StepId=1.2 failed on node nid000002: Communication connection failure\n"
@@ -176,7 +176,7 @@ def test_steps_that_do_not_pass_are_reported_with_their_cause(played: PlayedSlur
         raise KeyError("missing")
 
     reports: list[Finding] = []
-    run = create_run(tmp_path / "run", {})
+    run = new_run(tmp_path / "run")
     one = runner(run, reports)
     for job in one.jobs:
         for group in job.plan.groups:
@@ -189,7 +189,7 @@ def test_steps_that_do_not_pass_are_reported_with_their_cause(played: PlayedSlur
 
 
 def test_the_words_of_a_step_begin_with_the_runtimes_and_end_with_sruns(tmp_path: Path) -> None:
-    run = create_run(tmp_path / "run", {})
+    run = new_run(tmp_path / "run")
     step = run.job_folder("r") / "s"
     step.mkdir(parents=True)
     coloured = "\x1b[31mFATAL:  \x1b[0m could not open image /appl/none.sif: no such file or directory"

@@ -12,13 +12,13 @@ from lumisite.findings.finding import Finding, Severity
 from lumisite.validate.lines import Gate, gate_of
 from lumisite.validate.probes.probe import Ended, Expected, Group, Line, ProbeStep, Srun
 from lumisite.validate.probes.suite import choose_probes, groups
-from lumisite.validate.run.folder import create_run, lines_of
+from lumisite.validate.run.folder import lines_of
 from lumisite.validate.samples import Recorded
 from lumisite.validate.verdict.causes import reason_to_skip
 from lumisite.validate.verdict.gates import judge_gates
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 from tests.support import played_slurm
-from tests.support.played_slurm import NODES, PlayedSlurm, play, runner
+from tests.support.played_slurm import NODES, PlayedSlurm, new_run, play, runner
 from tests.support.records import target_of
 
 FOUR = ("n1", "n2", "n3", "n4")
@@ -71,7 +71,7 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch, finding: Finding | None) 
         "plans",
         lambda place, jobs=1: played_slurm.plan_jobs(place, plan_groups(NODES, finding)),
     )
-    one = runner(create_run(folder, {}))
+    one = runner(new_run(folder))
     one.run.lock()
     one.restore()
     one.work()
@@ -121,7 +121,7 @@ def test_a_healthy_run_skips_nothing_and_marks_what_is_judged(
 
 def test_what_runs_behind_a_skipped_step_is_judged_at_once(tmp_path: Path) -> None:
     """A job waits for that, and looking ends where nothing has begun."""
-    run = create_run(tmp_path / "run", {})
+    run = new_run(tmp_path / "run")
     driver = runner(run, jobs=1)
     (job,) = driver.jobs
     first, second, third = (run.job_folder(job.plan.run) / group.folder for group in job.plan.groups)
