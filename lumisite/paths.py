@@ -7,8 +7,9 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent
 #: Where a release has the description that it was rendered from, beside the plans and the lock that this names.
 SITE_FOLDER, SITE_FILE = "site", "site.yaml"
-#: What a deployment root has: a folder for each release, the link to the one that is deployed, and the policy.
-RELEASES, CURRENT, POLICY = "releases", "current", "policy"
+#: What a deployment root has (release/root.py): a folder for each release, the link to the one that is deployed, the
+#: policy, and what deploys and rollbacks go by.
+RELEASES, CURRENT, POLICY, HISTORY, LOCK = "releases", "current", "policy", "history", ".lock"
 #: What a release has: the modulefiles, and the helper's files with the folder of the wrappers.
 MODULES = "modules"
 SPANK = "spank"

@@ -14,10 +14,11 @@ from lumisite.cli.output import DIFFERENCE, print_json, print_lines, print_note
 from lumisite.errors import ResolveError, refused
 from lumisite.findings.writers import subject_and_message
 from lumisite.paths import current
-from lumisite.release.deploy import KEPT, DeployPreview, apply_plan, load_out, old_releases, plan_deploy, remove_old
+from lumisite.release.deploy import DeployPreview, apply_plan, load_out, plan_deploy
 from lumisite.release.diff import to_json
 from lumisite.release.diff_lines import file_lines, meaning_lines, summary_lines
 from lumisite.release.files import make_directories
+from lumisite.release.prune import KEPT, old_releases, remove_old
 from lumisite.release.root import locked, read_root
 from lumisite.release.tree import fault_lines, user_and_node
 

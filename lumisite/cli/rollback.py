@@ -15,7 +15,7 @@ from lumisite.cli.output import DIFFERENCE, print_lines, print_note
 from lumisite.release.deploy import plan_rollback, roll_back
 from lumisite.release.diff import Difference, compare
 from lumisite.release.diff_lines import summary_lines
-from lumisite.release.root import existing_root, locked, read_root
+from lumisite.release.root import existing_root, inspect_release, locked, read_root
 from lumisite.release.tree import fault_lines, user_and_node
 
 
@@ -29,7 +29,7 @@ def command(root: Path, release: str) -> int:
     path = existing_root(root, os.geteuid()).path
     with locked(path, by := user_and_node()):
         now = read_root(path)
-        before, after = plan_rollback(now, release)
+        before, after = inspect_release(now, now.current), plan_rollback(now, release)
         if before.manifest.release and (difference := compare(before, after)):
             _print_difference(difference)
         logged = roll_back(now, by, after.path.name)

@@ -1,25 +1,22 @@
 """Deploying a rendered tree into a root, and going one release back.
 
 The order of the writes is what keeps users safe: first the whole release, on the disk and under its final
-name; then the line of the history; then the link, in one step; at last, old releases that no job can use any more
-are removed. Killed anywhere, the link names the old or the new release, whole, and the next run starts from there.
+name; then the line of the history; then the link, in one step; at last `prune` removes old releases that no job can
+use any more. Killed anywhere, the link names the old or the new release, whole, and the next run starts from there.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
-import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused
 from lumisite.findings.finding import Finding, Severity
 from lumisite.paths import RELEASES
 from lumisite.release.diff import Difference, compare
-from lumisite.release.files import TEMPORARY, make_directories, make_temporary, make_tree, remove, sync_directory
+from lumisite.release.files import make_directories, make_temporary, make_tree, remove, sync_directory
 from lumisite.release.root import (
     Root,
     append_step,
@@ -31,15 +28,10 @@ from lumisite.release.root import (
     read_root,
     shared_mode,
 )
-from lumisite.release.tree import FaultsError, RenderedTree, load_tree, utc
+from lumisite.release.tree import FaultsError, RenderedTree, load_tree
 from lumisite.release.trust import refuse_out
 from lumisite.render.manifest import MANIFEST, is_release_id, sha256_of
 from lumisite.text import printable
-
-#: How many releases stay, the newest ones.
-KEPT = 5
-#: For so many days after it was current a release stays for jobs: none waits and runs for longer than that.
-DAYS_FOR_JOBS = 30
 
 
 @dataclass(frozen=True)
@@ -78,13 +70,6 @@ class DeployPreview:
             raise FaultsError(finding, self.existing.faults)
 
 
-class Rollback(NamedTuple):
-    """What a rollback leads away from, and to."""
-
-    before: RenderedTree
-    after: RenderedTree
-
-
 def load_out(path: Path, admin: int) -> RenderedTree:
     """Read the tree to deploy; raises `DifferenceError` unless it is whole and as it was rendered.
 
@@ -119,8 +104,8 @@ def plan_deploy(out: RenderedTree, path: Path, admin: int) -> DeployPreview:
     real = Path(os.path.realpath(out.path))
     if real in (root.path, *root.path.parents):
         raise LumisiteError(f"{path}: is inside {out.path}, the tree to deploy (name another root)")
-    release = out.manifest.release
-    existing = inspect_release(root, release, out) if os.path.lexists(root.release(release)) else None
+    release, manifest_sha256 = out.manifest.release, sha256_of(out.manifest_bytes)
+    existing = inspect_release(root, release, manifest_sha256) if os.path.lexists(root.release(release)) else None
     current = existing
     if root.current != release:
         exists = bool(root.current) and os.path.lexists(root.release(root.current))
@@ -157,36 +142,8 @@ def apply_plan(plan: DeployPreview, by: str) -> bool:
     return True
 
 
-def old_releases(root: Root, new: str, keep: int) -> list[str]:
-    """Return the releases that go when `new` is deployed into a root, the newest first.
-
-    The newest `keep` stay, the current one, to which rollback will go, what was current in the last `DAYS_FOR_JOBS`
-    days, which jobs may use, and what the history does not know.
-    """
-    deployed = dict.fromkeys(step.release for step in reversed(root.steps) if step.action == "deploy")
-    newest = [new, *(name for name in deployed if name != new)][:keep]
-    since = utc(time.time() - DAYS_FOR_JOBS * 24 * 3600)
-    used = {step.before for step in root.steps if step.time >= since}
-    kept = {*newest, *used, root.current}
-    return [name for name in deployed if name not in kept and root.release(name).is_dir()]
-
-
-def remove_old(root: Root, new: str, keep: int) -> list[str]:
-    """Remove the `old_releases` that are as they were deployed, and return their names; the caller holds the lock."""
-    removed = []
-    for name in old_releases(root, new, keep):
-        if inspect_release(root, name).edits:  # somebody's work
-            continue
-        path = root.release(name)
-        with suppress(OSError):  # another admin's
-            path.rename(gone := path.with_name(f"{TEMPORARY}{name}"))
-            remove(gone)
-            removed.append(name)
-    return removed
-
-
-def plan_rollback(root: Root, to: str = "") -> Rollback:
-    """Find the release before the current one, or the release `to`, and look whether it is whole.
+def plan_rollback(root: Root, to: str = "") -> RenderedTree:
+    """Return the release before the current one, or the release `to`.
 
     Raises `ToolError` when there is no release before, `DifferenceError` when that release is not whole.
     """
@@ -213,7 +170,7 @@ def plan_rollback(root: Root, to: str = "") -> Rollback:
         text = "not as it was deployed; nothing was changed"
         finding = Finding("release-damaged", Severity.FAULT, text, advice, str(target.path))
         raise FaultsError(finding, target.faults)
-    return Rollback(inspect_release(root, root.current), target)
+    return target
 
 
 def roll_back(root: Root, by: str, release: str) -> bool:

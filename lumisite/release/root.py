@@ -1,4 +1,4 @@
-"""A deployment root on disk.
+"""A deployment root on disk; `lumisite/paths.py` spells the names of what is in it.
 
 ROOT/releases/<id>/   one folder for each release, never changed
 ROOT/current          a relative link to one of them, the only truth about what users load
@@ -24,9 +24,9 @@ from typing import Any
 
 from lumisite.errors import DifferenceError, LumisiteError, SiteError, ToolError, UnfitError, refused
 from lumisite.findings.finding import Finding, Place, Severity
-from lumisite.paths import CURRENT, RELEASES
+from lumisite.paths import CURRENT, HISTORY, LOCK, RELEASES
 from lumisite.release.files import TEMPORARY, remove, replace_entry, sync_directory, umask
-from lumisite.release.tree import FaultsError, RenderedTree, judge, load_manifest, load_tree, owner_of, utc
+from lumisite.release.tree import FaultsError, RenderedTree, load_manifest, load_tree, owner_of, utc
 from lumisite.release.trust import root_doubts
 from lumisite.render.manifest import MANIFEST, NO_MANIFEST, Manifest, is_release_id, sha256_of
 from lumisite.site.json_file import decode_values, parse_json
@@ -103,12 +103,12 @@ def read_root(path: Path, admin: int | None = None) -> Root:
     if admin is not None and (doubts := tuple(root_doubts(named, admin))):
         raise FaultsError(doubts[0], doubts[1:])
     try:
-        history = read_file(path / "history", LARGEST_HISTORY_BYTES, follow=False)
+        history = read_file(path / HISTORY, LARGEST_HISTORY_BYTES, follow=False)
     except FileNotFoundError:
         history = b""
     except UnfitFileError:
-        raise ToolError(_damaged_history(Place(str(path / "history")))) from None
-    return Root(path, _read_current(path), parse_history(history, str(path / "history")))
+        raise ToolError(_damaged_history(Place(str(path / HISTORY)))) from None
+    return Root(path, _read_current(path), parse_history(history, str(path / HISTORY)))
 
 
 def _unfit(path: Path | str, text: str, remedy: str) -> Finding:
@@ -156,16 +156,14 @@ def _is_sound(step: LinkMove) -> bool:
     return known and f"{step.time}{step.by}".isprintable()
 
 
-def inspect_release(root: Root, release: str, expected: RenderedTree | None = None) -> RenderedTree:
-    """Judge a release by `expected`, else by its own manifest if that is the one that was deployed."""
+def inspect_release(root: Root, release: str, manifest_sha256: str | None = None) -> RenderedTree:
+    """Judge a release by its manifest, which must have a hash: by default that of the one that was deployed."""
     path = root.release(release)
     if not release or path.is_symlink() or not path.is_dir():
         return RenderedTree(path, NO_MANIFEST, faults=(missing_release(path),))
-    if expected:
-        return judge(path, expected.manifest, expected.manifest_bytes)
     step = root.deployed(release)
     try:
-        return load_tree(path, step.manifest if step else None)
+        return load_tree(path, manifest_sha256 or (step.manifest if step else None))
     except DifferenceError as error:
         return RenderedTree(path, NO_MANIFEST, faults=(replace(error.finding, subject=MANIFEST, place=None),))
 
@@ -221,7 +219,7 @@ def locked(root: Path, by: str) -> Iterator[None]:
 
     Raises `ToolError` at once when another holds it, naming that one.
     """
-    path = root / ".lock"
+    path = root / LOCK
     try:
         descriptor = _open_lock(path, root)
     except PermissionError:
@@ -231,9 +229,6 @@ def locked(root: Path, by: str) -> Iterator[None]:
     except OSError as error:
         raise refused("lock", error) from error
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            remedy = "remove it; the next deploy creates it"
-            raise ToolError(f"{path}: not a regular file, so it cannot be locked ({remedy})")
         _lock(descriptor, path, root)
         with suppress(OSError):  # for the message of the one who must wait; a full disk is no reason to stop
             line = f"pid {os.getpid()}, {by}, since {utc(time.time())}\n".encode()
@@ -253,7 +248,7 @@ def _open_lock(path: Path, root: Path) -> int:
     # Whoever may read a file can lock it, and so keep the admin out.
     mode = 0o660 if shared_mode(root) else 0o600
     with umask(0):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, mode)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     with suppress(OSError):  # another admin's
         os.fchmod(descriptor, mode)
     return descriptor
@@ -281,7 +276,7 @@ def append_step(root: Root, action: str, release: str, by: str, manifest: str = 
     """Add a step from `current` to the history: afterwards its line is there whole, or not at all."""
     step = LinkMove(action, release, root.current, manifest, utc(time.time()), by)
     lines = (json.dumps(asdict(entry)) + "\n" for entry in (*root.steps, step))
-    replace_entry(root.path / "history", "".join(lines).encode())
+    replace_entry(root.path / HISTORY, "".join(lines).encode())
 
 
 def point_current(root: Root, release: str) -> None:

@@ -92,13 +92,16 @@ class FaultsError(DifferenceError):
 
 
 def load_tree(directory: Path, manifest_sha256: str | None = None) -> RenderedTree:
-    """Read a tree and judge it by its own manifest, which may have to have a hash.
+    """Read a tree and compare it with its own manifest, which may have to have a hash; faults are sorted by path.
 
     Raises `DifferenceError` that names the manifest and what is wrong with it, `OSError` when the system refuses to
     list the tree.
     """
     manifest, content = load_manifest(directory)
-    return judge(directory, manifest, content, manifest_sha256)
+    known = {**manifest.files, MANIFEST: FileEntry(manifest_sha256 or sha256_of(content), "0644")}
+    found, contents = _read_all(directory, known)
+    faults = sorted(_faults(known, found, contents), key=lambda fault: fault.subject)
+    return RenderedTree(directory, manifest, content, contents, tuple(faults), found)
 
 
 def load_manifest(directory: Path) -> tuple[Manifest, bytes]:
@@ -112,32 +115,6 @@ def load_manifest(directory: Path) -> tuple[Manifest, bytes]:
         finding = Finding("release-edited", Severity.FAULT, str(error.strerror), "look at it with `ls -l`", str(path))
         raise DifferenceError(finding) from None
     return parse_manifest(content, str(path)), content
-
-
-def judge(
-    directory: Path, manifest: Manifest, manifest_bytes: bytes, manifest_sha256: str | None = None
-) -> RenderedTree:
-    """Compare a directory with a manifest, whose file may have to have another hash; faults are sorted by path."""
-    expected_sha256 = sha256_of(manifest_bytes) if manifest_sha256 is None else manifest_sha256
-    known = {**manifest.files, MANIFEST: FileEntry(expected_sha256, "0644")}
-    parents = {str(parent) for path in known for parent in PurePath(path).parents}
-    found, contents = _read_all(directory, known)
-    owners = (0, found["."].st_uid)
-    faults = [_missing(path) for path in known if path not in found]
-    for path, status in found.items():
-        if path in known:
-            fault = _judge_file(path, status, known[path], contents.get(path))
-            if not fault and stat.S_ISLNK(status.st_mode) and not _is_of_the_tree(path, contents[path], known):
-                fault = _edited(path, "leads out of the tree", "render it again", status)
-        elif path in parents and stat.S_ISDIR(status.st_mode):
-            fault = _judge_mode(path, status, 0o755)
-        else:
-            fault = _edited(path, "not written by lumisite", "move it out of the tree", status)
-        if not fault and status.st_uid not in owners:
-            fault = _of_another(path, status, owner_of(owners[-1]))
-        faults += [fault] if fault else []
-    faults.sort(key=lambda fault: fault.subject)
-    return RenderedTree(directory, manifest, manifest_bytes, contents, tuple(faults), found)
 
 
 def _read_all(directory: Path, known: Container[str]) -> tuple[dict[str, os.stat_result], dict[str, bytes]]:
@@ -203,19 +180,43 @@ def utc(seconds: float) -> str:
         return f"@{seconds:.0f}"
 
 
-def _judge_file(path: str, status: os.stat_result, entry: FileEntry, content: bytes | None) -> Finding | None:
-    is_link = stat.S_ISLNK(status.st_mode)
+def _faults(
+    known: Mapping[str, FileEntry], found: Mapping[str, os.stat_result], contents: Mapping[str, bytes]
+) -> Iterator[Finding]:
+    """Yield how what was found in a tree differs from the files that its manifest knows."""
+    yield from (_missing(path) for path in known if path not in found)
+    folders = {str(parent) for path in known for parent in PurePath(path).parents}
+    owner = found["."].st_uid
+    for path, status in found.items():
+        if path in known:
+            fault = _judge_file(path, status, known, contents.get(path))
+        elif path in folders and stat.S_ISDIR(status.st_mode):
+            fault = _judge_mode(path, status, 0o755)
+        else:
+            fault = _edited(path, "not written by lumisite", "move it out of the tree", status)
+        if fault is None and status.st_uid not in (0, owner):
+            text = f"belongs to {owner_of(status.st_uid)}, expected {owner_of(owner)} or root"
+            text, advice = f"{text} (changed {utc(status.st_mtime)})", f"set it with `chown {owner_of(owner)}`"
+            fault = Finding("release-mode", Severity.FAULT, text, advice, path)
+        if fault is not None:
+            yield fault
+
+
+def _judge_file(
+    path: str, status: os.stat_result, known: Mapping[str, FileEntry], content: bytes | None
+) -> Finding | None:
+    entry, is_link = known[path], stat.S_ISLNK(status.st_mode)
     if is_link != (entry.mode == LINK) or not (is_link or stat.S_ISREG(status.st_mode)):
         return _edited(path, f"replaced by {kind_of(status.st_mode)}", "render or deploy the tree again", status)
     if content is None or sha256_of(content) != entry.sha256:
         return _edited(path, "edited", "make the change in the site description or in a template", status)
-    return None if is_link else _judge_mode(path, status, int(entry.mode, 8))
-
-
-def _is_of_the_tree(path: str, content: bytes, known: Container[str]) -> bool:
-    """Return whether a link leads to another file of its own folder that the manifest knows."""
+    if not is_link:
+        return _judge_mode(path, status, int(entry.mode, 8))
+    # A link leads to another file of its own folder that the manifest knows.
     name = os.fsdecode(content)
-    return "/" not in name and str(PurePath(path).parent / name) in known
+    if "/" in name or str(PurePath(path).parent / name) not in known:
+        return _edited(path, "leads out of the tree", "render it again", status)
+    return None
 
 
 def _judge_mode(path: str, status: os.stat_result, expected: int) -> Finding | None:
@@ -225,11 +226,6 @@ def _judge_mode(path: str, status: os.stat_result, expected: int) -> Finding | N
         return None
     text = f"mode {mode:04o}, expected {expected:04o} ({_by(status)})"
     return Finding("release-mode", Severity.FAULT, text, f"set it with `chmod {expected:04o}`", path)
-
-
-def _of_another(path: str, status: os.stat_result, expected: str) -> Finding:
-    text = f"belongs to {owner_of(status.st_uid)}, expected {expected} or root (changed {utc(status.st_mtime)})"
-    return Finding("release-mode", Severity.FAULT, text, f"set it with `chown {expected}`", path)
 
 
 def _edited(path: str, text: str, advice: str, status: os.stat_result) -> Finding:

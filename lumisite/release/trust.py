@@ -17,7 +17,7 @@ from pathlib import Path
 
 from lumisite.errors import ToolError
 from lumisite.findings.finding import Finding, Severity
-from lumisite.paths import CURRENT, POLICY, RELEASES
+from lumisite.paths import CURRENT, HISTORY, LOCK, POLICY, RELEASES
 from lumisite.release.tree import owner_of
 from lumisite.text import counted
 
@@ -25,7 +25,7 @@ from lumisite.text import counted
 def root_doubts(root: Path, admin: int | None = None) -> Iterator[Finding]:
     """Judge a root, the folders on the way and the names in it, by the user id `admin` (default: the root's owner)."""
     real = Path(os.path.realpath(root))
-    names = (RELEASES, CURRENT, "history", POLICY, ".lock")
+    names = (RELEASES, CURRENT, HISTORY, POLICY, LOCK)
     found = {path: path.lstat() for path in (real / name for name in names) if os.path.lexists(path)}
     if admin is None:
         admin = real.stat().st_uid if real.exists() else os.geteuid()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import stat
-import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -52,26 +53,47 @@ def test_a_deployed_release_is_a_whole_copy_and_the_old_one_stays_as_it_was() ->
     }
 
 
-@pytest.mark.parametrize("bits", [0o007, 0o077])
-def test_users_can_read_whatever_the_umask_of_the_admin_is(bits: int) -> None:
+@pytest.mark.parametrize("bits", [0, 0o007, 0o077])
+def test_users_can_read_and_only_the_admin_can_write_whatever_the_umask_is(run: Run, bits: int) -> None:
     before = os.umask(bits)
     try:
-        assert main(["deploy", "new", "deep/ROOT", "--apply"]) == 0
+        deploy("old", "new")
+        assert run("rollback", "ROOT")[0] == 0
     finally:
         os.umask(before)
-    modes = {path: stat.S_IMODE(mode) for path, (mode, _, _) in everything(Path("deep")).items()}
-    assert {modes[path] for path in ("ROOT", "ROOT/releases", f"ROOT/releases/{NEW}")} == {0o755}
-    assert stat.S_IMODE(Path("deep").stat().st_mode) == 0o755
-    assert modes["ROOT/history"] == 0o644
-    assert not load_tree(Path("deep/ROOT/current")).faults
+    modes = {path: stat.S_IMODE(mode) for path, (mode, _, _) in everything(Path("ROOT")).items()}
+    assert {path: f"{mode:o}" for path, mode in modes.items() if "/" not in path} == {
+        "releases": "755",
+        "current": "777",
+        "history": "644",
+        ".lock": "600",  # who may read a lock can hold it
+    }
+    assert not load_tree(Path("ROOT/current")).faults
 
 
-def test_admins_who_share_the_root_share_what_is_in_it() -> None:
-    Path("ROOT").mkdir()
-    Path("ROOT").chmod(0o2775)
+def test_a_root_of_somebody_else_says_whose_it_is(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     deploy("old")
-    assert stat.S_IMODE(Path("ROOT/releases").stat().st_mode) == 0o2775
-    assert stat.S_IMODE(Path("ROOT/.lock").stat().st_mode) == 0o660
+    really = os.open
+
+    def not_mine(path: Path, *more: int, dir_fd: int | None = None) -> int:
+        if Path(path).name == ".lock":
+            raise PermissionError(13, "Permission denied", str(path))
+        return really(path, *more, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", not_mine)
+    code, out, err = run("deploy", "new", "ROOT", "--apply")
+    owner = Path("ROOT").owner()
+    assert (code, out) == (3, "")
+    assert f"belongs to {owner}, and you cannot write there; nothing was changed (run the command as {owner})" in err
+
+
+def test_a_file_system_without_locks_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    code, _, err = run("deploy", "new", "ROOT", "--apply")
+    assert (code, "ROOT/.lock: cannot be locked: No locks available" in err) == (3, True)
 
 
 def test_what_is_deployed_already_is_nothing_to_do(run: Run) -> None:
@@ -129,25 +151,9 @@ def test_a_tree_that_is_not_as_it_was_rendered_is_refused(
             1,
             "[root-damaged]",
         ),
-        (
-            lambda root: (root.mkdir(), (root / "current").symlink_to("releases/..")),
-            1,
-            "[root-damaged]",
-        ),
-        (
-            lambda root: (root.mkdir(), (root / "current").symlink_to("../releases/a")),
-            1,
-            "[root-damaged]",
-        ),
         (lambda root: (root.mkdir(), (root / "history").write_text("x\n")), 1, "history:1: "),
-        (lambda root: (root / "history").mkdir(parents=True), 3, "[root-damaged]"),
         (lambda root: (root.mkdir(), (root / "releases").write_text("")), 3, "cannot deploy"),
         (lambda root: (root / ".lock").mkdir(parents=True), 3, "cannot lock"),
-        (
-            lambda root: subprocess.run(["mkfifo", "-m600", root.mkdir() or root / ".lock"], check=True),
-            3,
-            "not a regular file, so it cannot be locked",
-        ),
         (
             lambda root: ((root / "releases").mkdir(parents=True), (root / "releases" / NEW).write_text("")),
             1,
@@ -168,15 +174,6 @@ def test_a_root_that_is_not_ours_is_refused_in_one_line(
     after.pop("ROOT/.lock", None)
     before.pop("ROOT/.lock", None)
     assert {path: found[2] for path, found in after.items()} == {path: found[2] for path, found in before.items()}
-
-
-def test_a_history_without_an_end_is_refused_without_reading_it_all(run: Run) -> None:
-    Path("ROOT").mkdir()
-    with Path("ROOT/history").open("wb") as stream:
-        stream.truncate(1 << 40)
-    code, _, err = run("deploy", "new", "ROOT", "--apply")
-    assert code == 3
-    assert "[root-damaged]" in err
 
 
 def test_a_root_inside_the_tree_is_refused(run: Run) -> None:
@@ -215,38 +212,12 @@ def test_a_release_folder_can_be_deployed_again(run: Run) -> None:
     assert current() == THIRD
 
 
-@pytest.mark.parametrize("words", [("deploy", "new", "ROOT", "--apply"), ("rollback", "ROOT")])
-def test_a_root_of_somebody_else_says_whose_it_is(
-    run: Run, words: Sequence[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    deploy("old")
-    really = os.open
-
-    def not_mine(path: Path, *more: int, dir_fd: int | None = None) -> int:
-        if Path(path).name == ".lock":
-            raise PermissionError(13, "Permission denied", str(path))
-        return really(path, *more, dir_fd=dir_fd)
-
-    monkeypatch.setattr(os, "open", not_mine)
-    code, out, err = run(*words)
-    owner = Path("ROOT").owner()
-    said = f"lumisite: {Path('ROOT').absolute()}: belongs to {owner}, and you cannot write there; nothing was changed (run the command as {owner})\n"
-    assert (code, out, err) == (3, "", said)
-
-
 # -- the site of a root
 
 
-@pytest.fixture
-def foreign(tmp_path: Path) -> None:
-    """A rendered tree of another site."""
-    files = tree(THIRD)
-    written(tmp_path / "foreign", with_manifest(files, replace(manifest(THIRD), site="university")))
-
-
-@pytest.mark.usefixtures("foreign")
 @pytest.mark.parametrize("options", [[], ["--apply"]])
-def test_a_tree_of_another_site_is_refused_and_both_are_named(run: Run, options: Sequence[str]) -> None:
+def test_a_tree_of_another_site_is_refused_and_both_are_named(run: Run, tmp_path: Path, options: Sequence[str]) -> None:
+    written(tmp_path / "foreign", with_manifest(tree(THIRD), replace(manifest(THIRD), site="university")))
     deploy("old")
     before = everything(Path("ROOT/releases"))
     code, out, err = run("deploy", "foreign", "ROOT", *options)

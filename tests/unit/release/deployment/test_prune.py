@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.release import deploy as deployment
+from lumisite.release import prune
 from tests.support.scene import Run, current, deploy
 from tests.support.trees import tree, written
 
@@ -90,14 +90,14 @@ def test_where_rollback_goes_stays_after_a_rollback(run: Run) -> None:
 
 def test_no_release_is_too_few_to_keep(run: Run) -> None:
     assert run("deploy", "new", "ROOT", "--keep", "0")[0] == 2
-    assert deployment.KEPT == 5
+    assert prune.KEPT == 5
 
 
 @pytest.mark.usefixtures("eight")
 def test_killed_while_it_removes_one_the_next_deploy_finishes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     age(*IDS)
     with monkeypatch.context() as patched:
-        patched.setattr(deployment, "remove", killed)
+        patched.setattr(prune, "remove", killed)
         assert run("deploy", IDS[7], "ROOT", "--apply")[0] != 0
     assert current() == IDS[7]
     assert IDS[2] not in there(), "never there in part"
