@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from lumisite.findings.finding import Finding, Place
-from lumisite.lint.rules import source_of
+from lumisite.lint.rules import RULES, source_of
 from lumisite.site.entries import Harmful, Setting, When
 from lumisite.site.evidence import harms
 from lumisite.site.load import embedded_sites, load_site
@@ -103,6 +103,7 @@ def test_a_finding_gives_the_reason_the_right_line_and_the_source_of_its_entry()
     assert (bad.subject, bad.message, bad.advice) == ("NCCL_PROTO=LL128", harm.setting.why, "unset NCCL_PROTO")
     assert source_of(LUMI, bad).startswith(f"{str(harm.setting.source).partition(';')[0]}: ")
     assert "<http" in source_of(LUMI, bad)
+    assert source_of(LUMI, bad).endswith(next(rule.source for rule in RULES if rule.code == bad.code))
     (finding,) = findings(f"{SEVERAL}export FI_MR_CACHE_MONITOR=memhooks\n")
     assert finding.advice == "export FI_MR_CACHE_MONITOR=userfaultfd"
 
