@@ -15,7 +15,6 @@ from tests.support.closures import stock
 from tests.support.consoles import find_blocks, find_commands
 from tests.support.dict_trees import DictTree, Files, Link, write_tree
 from tests.support.elves import elf
-from tests.support.images import PARTITION, PRIMARY, SQUASHFS, needs_mksquashfs, sif, squash
 from tests.support.sites import printed_codes
 
 pytestmark = pytest.mark.usefixtures("at_lumi")
@@ -123,15 +122,6 @@ def test_a_renamed_folder_is_named_with_the_release_that_is_there_now(hosts: Pat
     assert lacks in capsys.readouterr().err
 
 
-@needs_mksquashfs
-def test_a_sif_and_its_unpacked_tree_have_the_same_plan(hosts: Path, capsys: Output) -> None:
-    image = hosts / "images/suse155"
-    content = squash(image, hosts / "image.sqfs", "-comp", "gzip").read_bytes()
-    (hosts / "image.sif").write_bytes(sif((PARTITION, content, SQUASHFS, PRIMARY)))
-    options = ("--host-root", str(hosts / "after"), *LEGACY)
-    assert answer(capsys, str(hosts / "image.sif"), *options) == answer(capsys, str(image), *options)
-
-
 def test_an_image_that_no_family_recognises_gets_the_sites_default(hosts: Path, capsys: Output) -> None:
     image = str(hosts / "images/suse155")
     assert answer(capsys, image, "--host-root", str(hosts / "after")) == []
@@ -140,15 +130,6 @@ def test_an_image_that_no_family_recognises_gets_the_sites_default(hosts: Path, 
     assert output.out == ""
     assert "image family laif-multitorch (the default of the site for ROCm 6.3.4;" in output.err
     assert "[image-family-default]" in output.err
-
-
-def test_libraries_of_the_admin_come_beside_those_of_the_family(hosts: Path, capsys: Output) -> None:
-    image, after = str(hosts / "images/suse155"), str(hosts / "after")
-    more = ("--library", "libmpi_gnu_123.so.12", "--library", "libjson-c.so.5")
-    found = answer(capsys, image, "--host-root", after, *more)
-    assert decisions(found)["libmpi_gnu_123.so.12"] == "bind"
-    assert found[0]["source"] == "/opt/cray/pe/mpich/8.1.32/ofi/gnu/12.3/lib/libmpi_gnu_123.so.12"
-    assert [entry["chain"] for entry in found][1] == "libjson-c.so.5 <- root"
 
 
 def test_rocm_and_single_libraries_are_found_where_the_hosts_loader_does_not_look(
@@ -226,14 +207,12 @@ def test_why_says_what_it_cannot_explain(hosts: Path, capsys: Output) -> None:
 BROKEN: dict[str, tuple[list[str], int, str]] = {
     "no image": (["gone.sif"], 3, "lumisite: gone.sif: cannot read: No such file or directory"),
     "no SIF": (["plain"], 2, "[no-image]"),
-    "no root": (["tree", "--host-root", "nowhere"], 2, "lumisite: --host-root: 'nowhere' is no directory"),
     "no family": (["tree", "--family", "lumi-pytorh"], 2, "did you mean lumi-pytorch?"),
     "no SONAME": (
         ["tree", "--library", "/lib/x.so"],
         2,
         "lumisite: --library: /lib/x.so is no SONAME (such as libmpi.so.12)",
     ),
-    "no platform": (["tree", "--platform", "2031"], 2, "lumisite: --platform: 2031 is not known here"),
     "another machine": (
         ["arm", *LEGACY, "--host-root", "host"],
         2,

@@ -84,14 +84,12 @@ def text(name: str, content: str) -> Callable[[], object]:
 REPORT = ("report", "run", "--before", str(EXAMPLES / "before"))
 CASES: Sequence[tuple[Callable[[], object], Sequence[str]]] = (
     (sample, REPORT),
-    (run_json, REPORT),
     (run_json, (*REPORT, "-o", "out.html")),
     (facts, ("changes", str(EXAMPLES / "before/facts.json"), "facts.json")),
     (edited, ("deploy", "out", "root", "--details")),
     (text("a.sh", f"#!/bin/bash\nexport NCCL_SOCKET_IFNAME=ib{HOSTILE}\n"), ("lint", "a.sh")),
     (text("a.log", f"nid1:1:1 [0] NCCL INFO NET/{HOSTILE}: Using [0]hsn0{HOSTILE}\n"), ("transport", "a.log")),
     (text("a.yaml", site_text(("title: ", f"title{json.dumps(HOSTILE)[1:-1]}: "))), ("check", "a.yaml")),
-    (text("a.yaml", site_text(("platform: ", f"platform: {json.dumps(HOSTILE)} #"))), ("check", "a.yaml")),
 )
 
 
@@ -111,15 +109,6 @@ def test_what_is_hostile_in_a_file_is_spelled_out(
 def test_text_of_any_script_stays_as_it_is() -> None:
     assert plain("ümläut 日本語 🚀 …\n\tx") == "ümläut 日本語 🚀 …\n\tx"
     assert plain(HOSTILE) == r"\x1b]0;x\x07\r\x9b2K\u202e\u200b\x7f" + "\nFORGED: all is well"
-
-
-def test_a_terminal_that_cannot_show_a_character_gets_its_number() -> None:
-    Path("site.yaml").write_text(site_text(('why: "project space"', 'why: "proj\u00e9ct space \u2192"')))
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    command = [*LUMISITE.split(), "why", "/project", "--site", "site.yaml"]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "why     proj\\xe9ct space \\u2192" in done.stdout
 
 
 # ---- terminals

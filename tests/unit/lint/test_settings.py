@@ -155,26 +155,20 @@ def test_interfaces_that_the_site_does_not_have_for_traffic(setting: str, fault:
 
 
 @pytest.mark.parametrize(
-    "setting",
-    ["NCCL_SOCKET_IFNAME=hsn,eth", "NCCL_SOCKET_IFNAME=^lo,nmn", "NCCL_SOCKET_IFNAME=$FAST", "GLOO_SOCKET_IFNAME=hsn0"],
+    ("head", "line", "code"),
+    [
+        (SEVERAL, "export NCCL_SOCKET_IFNAME=hsn,eth", ""),
+        (SEVERAL, "export NCCL_SOCKET_IFNAME=^lo,nmn", ""),
+        (SEVERAL, "export NCCL_SOCKET_IFNAME=$FAST", ""),
+        (SEVERAL, "export GLOO_SOCKET_IFNAME=hsn0", ""),
+        # on one node there is no traffic between nodes
+        (ONE, "export NCCL_SOCKET_IFNAME=nmn0 GLOO_SOCKET_IFNAME=lo", ""),
+        (SEVERAL, "NCCL_SOCKET_IFNAME=nmn0 srun -N 1 -n 1 ./x", ""),
+        (ONE, "export NCCL_SOCKET_IFNAME=ib0", "wrong-interface"),
+    ],
 )
-def test_interfaces_of_the_site(setting: str) -> None:
-    assert found(f"{SEVERAL}export {setting}\nsrun ./x\n") == []
-
-
-def test_on_one_node_there_is_no_traffic_between_nodes() -> None:
-    for value in ("lo", "nmn0"):
-        assert found(f"{ONE}export NCCL_SOCKET_IFNAME={value} GLOO_SOCKET_IFNAME={value}\nsrun ./x\n") == []
-        assert found(f"{SEVERAL}NCCL_SOCKET_IFNAME={value} srun -N 1 -n 1 ./x\n") == []
-    assert found(f"{ONE}export NCCL_SOCKET_IFNAME=ib0\nsrun ./x\n") == ["3 wrong-interface"]
-    assert found("#SBATCH -p dev-g\nexport NCCL_SOCKET_IFNAME=lo\nsrun ./x\n") == []
-
-
-def test_another_site_has_other_interfaces() -> None:
-    text = "#SBATCH -p standard-g -N 2\nexport NCCL_SOCKET_IFNAME=eth0 GLOO_SOCKET_IFNAME=hsn1\n"
-    (finding,) = findings(text, load_site("twin").site)
-    assert finding.message.startswith("eth0 is the management network")
-    assert found("#SBATCH -p batch -N 2\nexport NCCL_SOCKET_IFNAME=ib0\n") == []
+def test_interfaces_that_are_right(head: str, line: str, code: str) -> None:
+    assert found(f"{head}{line}\nsrun ./x\n") == [f"3 {code}"] * bool(code)
 
 
 # ---------------------------------------------------------------- caches
@@ -187,29 +181,23 @@ def test_another_site_has_other_interfaces() -> None:
         ("${HOME}/c", True),
         ("~/c", True),
         ('"/flash/$USER/$X"', True),
-        ("/pfs", True),
         ("/tmp/$USER/c", False),
-        ("$TMPDIR/c", False),
         ("/scratches/c", False),
         ("cache", False),
     ],
 )
-@pytest.mark.parametrize("name", ["MIOPEN_USER_DB_PATH", "TRITON_CACHE_DIR"])
-def test_caches_that_all_nodes_share(name: str, path: str, shared: bool) -> None:
-    assert found(f"{ONE}export {name}={path}\nsrun ./x\n") == ["3 shared-cache"] * shared
+def test_caches_that_all_nodes_share(path: str, shared: bool) -> None:
+    assert found(f"{ONE}export TRITON_CACHE_DIR={path}\nsrun ./x\n") == ["3 shared-cache"] * shared
 
 
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
         ("B=/scratch/p\nC=$B/$USER/c\nexport TRITON_CACHE_DIR=${C}/t\n", ["5 shared-cache"]),
-        ("B=/scratch/p; B=/tmp/p\nexport TRITON_CACHE_DIR=$B/t\n", []),
         ("export TRITON_CACHE_DIR=${TRITON_CACHE_DIR:-$HOME/t}\n", ["3 shared-cache"]),
         ("export TRITON_CACHE_DIR=$HOME/t\nexport TRITON_CACHE_DIR=/tmp/t\nsrun x\n", []),
         ("srun singularity run --env TRITON_CACHE_DIR=/users/me/t,A=b x.sif y\n", ["3 shared-cache"]),
         ("srun singularity run x.sif bash -c 'export TRITON_CACHE_DIR=$HOME/t; y'\n", ["3 shared-cache"]),
-        ("export HF_HOME=/scratch/p/hf TORCH_HOME=$HOME/t\n", []),
-        ("cp -r $HOME/t /tmp/t; export TRITON_CACHE_DIR=/tmp/t\n", []),
     ],
 )
 def test_where_a_cache_is(lines: str, expected: list[str]) -> None:
@@ -231,7 +219,6 @@ def test_a_variable_that_nothing_reads_is_one_of_the_sites_vendor() -> None:
     (finding,) = found_at("lumi", text)
     assert finding.code == "misnamed-variable"
     assert finding.message == "nothing reads this variable, and MIOPEN_USER_DB_PATH keeps its default"
-    assert finding.advice == "without this line: the module sets MIOPEN_USER_DB_PATH in each task"
     assert found_at("university", text) == []
 
 

@@ -14,7 +14,6 @@ from lumisite.site.ledger import (
     choose,
     decide,
     default_family,
-    describe_conditions,
     harmful_values,
     judge_conditions,
 )
@@ -86,12 +85,9 @@ def test_conditions_hold_fail_or_stay_open(when: When, where: Situation, holds: 
     assert judge_conditions(when, where)[0] is holds
 
 
-def test_reasons_name_what_was_wanted_and_what_was_met() -> None:
-    _, unmet = judge_conditions(When(nodes="one"), situation(nodes="several"))
-    assert unmet == "needs nodes one, here it is several"
-    _, left_open = judge_conditions(When(nodes="one"), situation())
-    assert left_open == "where nodes is one"
-    assert describe_conditions(When()) == "always"
+def test_reasons_name_what_is_needed_and_what_there_is() -> None:
+    assert judge_conditions(When(nodes="one"), situation(nodes="several"))[1] == "needs nodes one, here it is several"
+    assert judge_conditions(When(nodes="one"), situation())[1] == "where nodes is one"
 
 
 @pytest.mark.parametrize(

@@ -61,12 +61,6 @@ def test_each_is_shown_as_never_run(rendered: Rendered, capsys: pytest.CaptureFi
     assert (err.count(words), rendered.said.count(words)) == (1, 1)
 
 
-@pytest.mark.parametrize("name", TRIED)
-def test_nothing_is_said_of_sites_that_were_tried(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", name]) == 0
-    assert "never run" not in capsys.readouterr().err
-
-
 def test_every_source_has_its_entry(rendered: Rendered) -> None:
     used = {name for text in sources(rendered.site) for name in source_ids(text)}
     assert set(rendered.site.sources) - used == set()
