@@ -114,7 +114,7 @@ def test_a_rank_has_the_limits_that_its_step_has_on_the_node(limits: dict[str, l
     ("keys", "value"),
     [
         ((*DIRECTORY, "mode"), "1700"),
-        (("user_packages",), ["torch"]),
+        (("hidden",), ["torch"]),
     ],
 )
 def test_what_does_no_harm_passes(keys: tuple[str, ...], value: object) -> None:
@@ -196,18 +196,12 @@ def test_no_plugin_is_a_failure_though_all_else_is_right() -> None:
     assert found.startswith("librccl-net.so: no network plugin opens, so traffic falls back to TCP: cannot open")
 
 
-def user_site(hidden: list[str], packages: list[str]) -> list[Any]:
-    records = changed(RECORDS, "user_site_on_path", value=True)
-    records = changed(records, "hidden", value=hidden)
-    return changed(records, "user_packages", value=packages)
-
-
 def test_what_a_user_site_hides_is_named() -> None:
-    (found,) = gates_of(user_site(["torch"], ["torch", "x"]))
     folder = "/users/lumiuser/.local/lib/python3.13/site-packages"
-    assert found.text.endswith(f"{folder}: on Python's path, where it hides the image's own torch")
-    (found,) = gates_of(user_site([], ["p1", "p2"]))
-    assert found.text.endswith(f"{folder}: on Python's path, with p1, p2")
+    for hidden, words in ((["torch"], ", where it hides the image's own torch"), ([], "")):
+        records = changed(changed(RECORDS, "user_site_on_path", value=True), "hidden", value=hidden)
+        (found,) = gates_of(records)
+        assert found.text.endswith(f"{folder}: on Python's path{words}")
 
 
 def test_a_variable_of_the_site_is_missed_before_it_does_harm() -> None:

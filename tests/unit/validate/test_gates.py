@@ -11,10 +11,9 @@ from lumisite.findings.finding import Finding, Severity
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.environment.expected import Setup
 from lumisite.validate.probes.outcome import Located, gates, missing
-from lumisite.validate.probes.probe import OUT, PROBES, Ended, Probe, ProbeStep, Srun, scripts
-from lumisite.validate.probes.suite import choose_probes, groups, probes_of
+from lumisite.validate.probes.probe import OUT, PROBES, Ended, Probe, ProbeStep, Srun
+from lumisite.validate.probes.suite import choose_probes, groups
 from tests.support.records import a_job, codes, failed, judged, only, target_of
-from tests.support.sites import load_text, site_text
 
 PACKAGE = Path(lumisite.__file__).parent
 NAMES = ["node", "environment", "transport", "communicators", "collectives", "ddp", "pairs"]
@@ -25,16 +24,9 @@ def probes_of_site(site: str, **options: str) -> dict[str, Probe]:
     return {probe.name: probe for probe in choose_probes(target_of(site, **options))[: len(NAMES)]}
 
 
-def test_the_probes_come_in_their_order() -> None:
+def test_each_folder_is_a_probe_in_its_order_and_what_each_node_is_comes_first() -> None:
     assert [probe.name for probe in choose_probes(target_of("twin"))] == NAMES
     assert [probe.name for probe in choose_probes(target_of("twin"), ["pairs"])] == ["node", "pairs"]
-
-
-def test_gates_are_asked_again_by_the_probe_that_answers_them() -> None:
-    assert probes_of(["affinity", "ddp"]) == {"environment", "ddp"}
-
-
-def test_each_folder_is_a_probe() -> None:
     assert {path.parent.name for path in (PACKAGE / "validate/probes").glob("*/judge.py")} == {*NAMES}
 
 
@@ -52,19 +44,6 @@ def test_commands_are_what_a_user_would_type() -> None:
         "--variable MIOPEN_USER_DB_PATH --variable MIOPEN_CUSTOM_CACHE_DIR --private /tmp/lumisite --import torch"
         in words(1, 1)
     )
-
-
-def test_every_script_is_there() -> None:
-    target = target_of("twin")
-    every = groups(choose_probes(target), target.plan, None, ("n1", "n2"))
-    wanted = {file for group in every for step in group.steps for file in step.srun.files}
-    assert wanted == {name for name, path in scripts().items() if path.is_file()}
-
-
-def test_the_user_site_is_shut_out_where_the_ledger_does_it() -> None:
-    assert Setup(target_of("twin")).shuts_user_site_out
-    without = site_text(("  - name: PYTHONNOUSERSITE\n", "  - name: OTHER\n"))
-    assert not Setup(target_of(load_text(without).site)).shuts_user_site_out
 
 
 def test_an_older_image_takes_its_network_from_the_host() -> None:

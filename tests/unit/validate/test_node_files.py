@@ -159,10 +159,3 @@ def test_jobs_one_after_the_other_look_at_all_of_a_file_and_always_at_its_end(tm
         places = sorted(map(int, blocks))
         assert max(after - before for before, after in pairwise([0, *places])) <= 25, "spread over the file"
     assert seen == set(map(str, range(97)))
-
-
-def test_the_script_stops_when_its_time_is_over(tmp_path: Path) -> None:
-    image = tmp_path / "image"
-    image.write_bytes(bytes(97 * 4096))
-    record = run_script(tmp_path, "dash", str(tmp_path / "none"), str(image), block="4096", budget_s="0")
-    assert len(record["files"][str(image)]["blocks"].split()) == 1

@@ -141,12 +141,6 @@ def test_one_bad_node_is_named_and_no_other(
     assert "drain the node until then" in gate.advice
 
 
-def test_a_node_with_fewer_cpus_is_told_once() -> None:
-    records = [healthy(name) for name in FOUR.nodes]
-    records[1]["facts"] |= {"cpus": "0-63", "cpus_given": "64", "cpus_allowed": "0"}
-    assert summary(lines(records, FOUR)[:-1]) == [("node-differs", "online CPUs", ("n2",))]
-
-
 @pytest.mark.parametrize("job", [FOUR, TWO], ids=["four", "two"])
 def test_an_mtu_of_all_interfaces_of_a_node_is_one_finding(job: Expected) -> None:
     records = [healthy(name) for name in job.nodes]
@@ -305,21 +299,6 @@ def test_what_an_automounter_has_mounted_on_some_nodes_is_no_difference() -> Non
             one["mounts"].append("81 80 0:81 / /users/alice rw - nfs server:/alice rw")
         records.append(one)
     assert [gate.verdict for gate in lines(records, FOUR)] == ["pass"]
-
-
-def test_where_links_lead_the_mounts_below_count() -> None:
-    """As on LUMI: /pfs is a folder with mounts in it, and the paths that users type are links there."""
-    records = []
-    for name in FOUR.nodes:
-        one = healthy(name)
-        one["paths"]["/flash"]["leads"] = "/pfs/lustref1/flash"
-        one["paths"]["/project"]["leads"] = "/pfs"
-        mounts = [line for line in one["mounts"] if " /flash " not in line and " /project " not in line]
-        one["mounts"] = [*mounts, FLASH.replace(" /flash ", " /pfs/lustref1 "), FLASH.replace(" /flash ", " /pfs/p1 ")]
-        records.append(one)
-    assert [gate.verdict for gate in lines(records, FOUR)] == ["pass"]
-    records[1]["mounts"].pop()
-    assert summary(lines(records, FOUR)[:1]) == [("node-mount", "/pfs/p1", ("n2",))]
 
 
 def test_interfaces_that_have_no_addresses_anywhere_need_none() -> None:

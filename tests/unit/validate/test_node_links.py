@@ -67,12 +67,6 @@ def test_interfaces_that_fail_alike_are_one_finding() -> None:
     assert names == ("n6",)
 
 
-def test_two_bad_nodes_of_six_are_named_and_none_of_the_others() -> None:
-    bad = ("n2", "n5")
-    records = exchanged(SIX, lambda source, target, _: "connect" if {source, target} & {*bad} else "")
-    assert [(severity, names) for severity, _, names in found(records)] == [("node", ("n2",)), ("node", ("n5",))]
-
-
 @pytest.mark.parametrize(
     ("nodes", "pair"), [(SIX[:2], ("n1", "n2")), (SIX[:3], ("n1", "n3")), (SIX, ("n3", "n4"))], ids=["2", "3", "6"]
 )

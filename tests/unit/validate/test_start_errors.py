@@ -50,15 +50,6 @@ def test_a_line_has_its_meaning(meaning: str, line: str) -> None:
     assert len(START_ERRORS) == len(LINES)
 
 
-def test_what_programs_print_is_no_reason() -> None:
-    lines = [
-        "RuntimeError: CUDA error: no kernel image",
-        "OSError: [Errno 28] No space left on device: '/tmp/x'",
-        EXITED,
-    ]
-    assert start_failure(lines) is None
-
-
 def test_the_node_on_which_a_container_does_not_start_is_named() -> None:
     """Where ranks work together, and where each is alone."""
     line = LINES["the container runtime has neither"][0]

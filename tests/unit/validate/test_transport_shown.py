@@ -110,23 +110,6 @@ def test_a_fragment_shows_what_it_says_and_proves_nothing(name: str) -> None:
     assert all(shown(text, one).verdict != "pass" for one in asked)
 
 
-def test_a_plugin_over_sockets_is_no_fast_network() -> None:
-    text, _ = FRAGMENTS["a plugin over sockets"]
-    found = [finding for finding in shown(text).findings if finding.code == "transport-wrong-network"]
-    assert [finding.message for finding in found] == ["traffic goes through the network FastSocket"]
-
-
-def test_what_is_shown_is_not_what_is_asked_of_every_rank() -> None:
-    """One rank's channels in one direction show GPU Direct RDMA; a run that must prove it does not pass by them."""
-    text = (
-        f"{RANK}NET/OFI Selected provider is cxi, fabric is cxi (found 4 nics)\n"
-        f"{RANK}Channel 00/0 : 1[0] -> 0[0] [receive] via NET/Libfabric/0/GDRDMA\n"
-    )
-    result = shown(text, Expectation("cxi", 4, require_gdr=True))
-    assert (result.gdr, result.verdict) == ("yes", "inconclusive")
-    assert "nothing proves GPU Direct RDMA in both directions" in [finding.message for finding in result.findings]
-
-
 def test_a_line_of_odd_bytes_is_shown_on_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "log").write_bytes(RANK.encode() + b"NET/OFI Selected provider is cxi\x1b]0;x\x07\xff\n")
     main(["transport", "log"])

@@ -306,12 +306,10 @@ def _wrong_directory(name: str, found: Record, user: int, setup: Setup) -> tuple
 def check_packages(record: Record, _node: NodeRecords, setup: Setup) -> Iterator[Finding]:
     """No package of ~/.local is found before the image's own."""
     subject = message = ""
-    hidden, packages = rows(record, "hidden"), rows(record, "user_packages")
+    hidden = rows(record, "hidden")
     if record.get("user_site_on_path"):
         subject = record["user_site"]
-        what = f", where it hides the image's own {_list(hidden)}" if hidden else ""
-        what = what or (f", with {_list(packages)}" if packages else "")
-        message = f"on Python's path{what}"
+        message = "on Python's path" + (f", where it hides the image's own {_list(hidden)}" if hidden else "")
         advice = f"leave PYTHONNOUSERSITE to lumisite (1 is right), or move {subject} away"
     elif setup.shuts_user_site_out and not value_at(record, "environment", "PYTHONNOUSERSITE"):
         subject, advice = "PYTHONNOUSERSITE", VERBOSE

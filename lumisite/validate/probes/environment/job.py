@@ -1,10 +1,10 @@
 """Record what a rank has in the container: CPUs, GPUs, caches, packages, and once a node its binds and libraries.
 
 `environment.py OUTDIR [--path PATH]… [--variable NAME]… [--private PATH]… [--import MODULE]… [--library SONAME]…
-[--plugin NAME]… [--carrier NAME]… [--selecting VARIABLE]… [--runtime LIBRARY:COUNT:BUS_ID]… [--device FILE]…`, one task
-for each rank. `variable` are those that lead to private directories, `private` how the paths of those begin that the
-task prolog makes, `selecting` those that choose GPUs, `runtime` the libraries that can name a GPU's PCI address with
-their functions for it, `device` the files of which a node with GPUs has one.
+[--plugin NAME]… [--carrier NAME]… [--runtime LIBRARY:COUNT:BUS_ID]… [--device FILE]…`, one task for each rank.
+`variable` are those that lead to private directories, `private` how the paths of those begin that the task prolog
+makes, `runtime` the libraries that can name a GPU's PCI address with their functions for it, `device` the files of
+which a node with GPUs has one.
 """
 
 # mypy: disable-error-code="import-not-found"
@@ -23,10 +23,10 @@ import lumisite_record as record
 
 #: Of all that is mapped, what carries traffic; beside the carriers that are given.
 NAMED = ("libnccl", "libfabric", "libmpi", "libtorch")
-#: More packages than these are not listed.
-MOST_PACKAGES = 50
-KEPT = ("LUMISITE", "SLURM_CPU_BIND", "SLURM_CPUS_", "SLURM_GPU_BIND", "PYTHON", "CONDA_", "VIRTUAL_ENV", "WITH_CONDA")
-KEPT_ON_NODE = ("PATH", "LD_", "NCCL_NET_PLUGIN", "FI_")
+#: More entries of a folder than these are not looked at.
+MOST_ENTRIES = 500
+#: Variables that are recorded, by the beginnings of their names.
+KEPT = ("SLURM_CPU_BIND", "PYTHONNOUSERSITE")
 
 
 def main() -> None:
@@ -42,7 +42,7 @@ def main() -> None:
         limits=limits(),
         private=[found for begin in record.options("private") for found in private_folders(begin)],
         directories={name: directory(os.environ.get(name), mounted) for name in record.options("variable")},
-        environment=record.environment((*KEPT, *KEPT_ON_NODE, *record.options("selecting"))),
+        environment=record.environment(KEPT),
     )
     facts.update(python())
     record.leave(facts)
@@ -177,7 +177,7 @@ def private_folders(begin: str) -> "list[dict[str, object]]":
 def entries(folder: str) -> "list[Path]":
     """List what is in a folder; nothing where that is not known."""
     try:
-        return sorted(Path(folder).iterdir())[:MOST_PACKAGES]
+        return sorted(Path(folder).iterdir())[:MOST_ENTRIES]
     except OSError:
         return []
 
@@ -194,40 +194,20 @@ def writing(folder: str) -> str:
 
 
 def python() -> "dict[str, object]":
-    """Return where packages would come from, and which of them hide others; nothing is imported."""
+    """Return whether Python looks into ~/.local, and which packages there hide others; nothing is imported."""
     # The first entry is the folder of this file.
     path = [Path(entry).resolve() for entry in sys.path[1:] if entry]
-    user_site = site.getusersitepackages()
+    user_site = Path(site.getusersitepackages()).resolve()
+    others = [entry for entry in path if entry != user_site]
+    names = [entry.name.split(".")[0] for entry in entries(str(user_site)) if entry.suffix in ("", ".py", ".so")]
+    hidden = [
+        name for name in names if any((other / file).exists() for other in others for file in (name, f"{name}.py"))
+    ]
     return {
-        "user_site": record.printable(user_site),
-        "user_site_on_path": Path(user_site).resolve() in path,
-        "user_packages": packages(user_site),
-        "hidden": hidden(user_site, path),
+        "user_site": record.printable(site.getusersitepackages()),
+        "user_site_on_path": user_site in path,
+        "hidden": [record.printable(name) for name in hidden if name != "__pycache__"],
     }
-
-
-def packages(folder: str) -> "list[str]":
-    """List what a folder has to import."""
-    try:
-        entries = sorted(Path(folder).iterdir())
-    except OSError:
-        return []
-    names = [
-        entry.name.split(".")[0]
-        for entry in entries
-        if entry.suffix in (".py", ".so") or (not entry.suffix and entry.is_dir())
-    ]
-    return [record.printable(name) for name in names if name != "__pycache__"][:MOST_PACKAGES]
-
-
-def hidden(folder: str, path: "list[Path]") -> "list[str]":
-    """List the packages of a folder that another folder of the path has too."""
-    others = [entry for entry in path if entry != Path(folder).resolve()]
-    return [
-        name
-        for name in packages(folder)
-        if any((other / file).exists() for other in others for file in (name, f"{name}.py"))
-    ]
 
 
 # ---- binds and libraries

@@ -41,7 +41,6 @@ def _in_container(setup: Setup) -> Srun:
         *each("carrier", target.carriers),
     ]
     if gpu:
-        arguments += each("selecting", gpu.visible)
         arguments += each("runtime", [":".join(gpu.bus_ids)] if gpu.bus_ids else [])
         arguments += each("device", [gpu.control])
     return target.alone("environment.py", *arguments, name=CONTAINER)
