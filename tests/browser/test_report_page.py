@@ -148,8 +148,8 @@ def test_every_plot_is_seen_and_nothing_is_complained_about(tmp_path: Path) -> N
     assert [plot.title for plot in plots] == [
         "collectives/all_reduce_busbw/2n by message size",  # the finding
         "collectives/all_reduce_busbw/1n by message size",
-        "ddp/samples_per_s/comm: scaling",
-        "ddp/samples_per_s/compute: scaling",
+        "ddp/samples_per_s/comm by shape",
+        "ddp/samples_per_s/compute by shape",
     ]
     for plot, seen in zip(plots, colours(page, height, plots), strict=True):
         assert plot.box[2] > 400, plot.title

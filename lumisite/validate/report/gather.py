@@ -6,15 +6,16 @@ Everything here is a pure function of what the two runs wrote; `write` has the f
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from lumisite import __version__
 from lumisite.facts.facts import Facts
 from lumisite.site.load import LoadedSite
-from lumisite.text import counted
+from lumisite.text import counted, figure
 from lumisite.validate.lines import Gate
-from lumisite.validate.metric_names import Name, parse_name, shape_order
+from lumisite.validate.metric_names import Name, parse_name, shape_order, size_text
 from lumisite.validate.report.advice import ChangeRow, advice, changes
 from lumisite.validate.report.headline import headline
 from lumisite.validate.run.next_command import next_command, request_of
@@ -37,42 +38,45 @@ class Side:
     about: Mapping[str, object] = field(default_factory=dict)
 
 
+#: The lowest, the middle and the highest of the jobs of one side.
+Spread: TypeAlias = tuple[float, float, float]
+
+
 @dataclass(frozen=True)
 class Point:
-    """One size of a bandwidth curve: the lowest, middle and highest job; sizes in bytes."""
+    """A message size or a shape of a curve; a side that was not measured has nothing."""
 
-    size: int
-    low: float
-    middle: float
-    high: float
+    label: str
+    before: Spread | None
+    after: Spread | None
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A metric that was measured at several sizes."""
+    """A quantity that was measured `by` message size or by shape (one GPU, one node, several)."""
 
     name: str
     unit: str
-    before: tuple[Point, ...]
-    after: tuple[Point, ...]
+    by: str
+    points: tuple[Point, ...]
 
+    @property
+    def title(self) -> str:
+        """What it shows."""
+        return f"{self.name} by {self.by}"
 
-@dataclass(frozen=True)
-class Bar:
-    """A rate on one shape."""
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """Its numbers: what the middle job of each side measured."""
+        return [
+            (point.label, *(figure(side[1] if side else None) for side in (point.before, point.after)))
+            for point in self.points
+        ]
 
-    shape: str
-    before: float | None
-    after: float | None
-
-
-@dataclass(frozen=True)
-class Scaling:
-    """A rate on one GPU, one node, several nodes."""
-
-    name: str
-    unit: str
-    bars: tuple[Bar, ...]
+    @property
+    def sentence(self) -> str:
+        """The plot for those who do not see it."""
+        return f"{self.title}. {self.by}, before, after: {'; '.join(map(' '.join, self.rows))}."
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,6 @@ class RunReport:
     advice: tuple[str, ...]
     next_command: str
     curves: tuple[Curve, ...]
-    scalings: tuple[Scaling, ...]
 
 
 def make_report(before: Side | None, after: Side, terms: Terms, loaded: LoadedSite | None = None) -> RunReport:
@@ -110,7 +113,6 @@ def make_report(before: Side | None, after: Side, terms: Terms, loaded: LoadedSi
         advice=tuple(advice(verdict, changed, command)),
         next_command=command,
         curves=tuple(_curves(before.recorded.series, after.recorded.series, verdict.metrics)),
-        scalings=tuple(_scalings(verdict.metrics)),
     )
 
 
@@ -155,48 +157,35 @@ def _value(side: Side, key: str) -> str:
 # ---- the numbers of plots
 
 
-def _families(
-    metrics: Iterable[MetricVerdict], family_of: Callable[[Name], str]
-) -> Iterator[tuple[str, str, dict[Name, MetricVerdict]]]:
-    """Yield the metrics of one family, by their names, with its name and unit; what has no family is left out."""
-    families: dict[str, dict[Name, MetricVerdict]] = {}
-    for metric in metrics:
-        name = parse_name(metric.metric)
-        families.setdefault(family_of(name), {})[name] = metric
-    for family, members in sorted(families.items()):
-        if family and len(members) > 1:
-            yield family, next((metric.unit for metric in members.values() if metric.unit), ""), members
-
-
 def _curves(
     before: Mapping[str, Series], after: Mapping[str, Series], metrics: Iterable[MetricVerdict]
 ) -> Iterator[Curve]:
-    """Yield curves through the numbers that were judged; the lowest and the highest are of all jobs."""
+    """Yield curves through the numbers that were judged: those by message size first."""
+    families: dict[tuple[bool, str], list[tuple[Name, MetricVerdict]]] = {}
+    for metric in metrics:
+        name = parse_name(metric.metric)
+        if name.size is not None:
+            families.setdefault((False, f"{name.quantity}/{name.shape}".strip("/")), []).append((name, metric))
+        elif name.shape and "_per_s" in name.quantity:
+            families.setdefault((True, name.quantity), []).append((name, metric))
+    for (by_shape, family), members in sorted(families.items()):
+        members.sort(key=lambda member: (member[0].size or 0, shape_order(member[0].shape) if by_shape else ()))
+        points = [
+            Point(
+                name.shape if name.size is None else size_text(name.size),
+                _spread(metric.before, before.get(metric.metric)),
+                _spread(metric.after, after.get(metric.metric)),
+            )
+            for name, metric in members
+        ]
+        points = [point for point in points if point.before or point.after]
+        if len(points) > 1:
+            unit = next((metric.unit for _, metric in members if metric.unit), "")
+            yield Curve(family, unit, "shape" if by_shape else "message size", tuple(points))
 
-    def family_of(name: Name) -> str:
-        return "" if name.size is None else f"{name.quantity}/{name.shape}".strip("/")
 
-    for family, unit, members in _families(metrics, family_of):
-        old: list[Point] = []
-        new: list[Point] = []
-        for name, metric in sorted(members.items(), key=lambda item: item[0].size or 0):
-            for points, middle, series in ((old, metric.before, before), (new, metric.after, after)):
-                if middle is not None:
-                    values = [job_value(job, metric.better) for job in series[metric.metric].jobs]
-                    points.append(Point(name.size or 0, min(values), middle, max(values)))
-        yield Curve(family, unit, tuple(old), tuple(new))
-
-
-def _scalings(metrics: Iterable[MetricVerdict]) -> Iterator[Scaling]:
-    def family_of(name: Name) -> str:
-        # A model may follow: ddp/samples_per_s/comm.
-        rate = any(part.endswith("_per_s") for part in name.quantity.split("/"))
-        return name.quantity if name.shape and name.size is None and rate else ""
-
-    for family, unit, members in _families(metrics, family_of):
-        by_shape = {name.shape: metric for name, metric in members.items()}
-        bars = tuple(
-            Bar(shape, by_shape[shape].before, by_shape[shape].after) for shape in sorted(by_shape, key=shape_order)
-        )
-        if any(bar.before or bar.after for bar in bars):
-            yield Scaling(family, unit, bars)
+def _spread(middle: float | None, series: Series | None) -> Spread | None:
+    if middle is None or series is None:
+        return None
+    values = [job_value(job, series.better) for job in series.jobs]
+    return min(values), middle, max(values)

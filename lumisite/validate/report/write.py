@@ -15,7 +15,7 @@ from typing import get_args
 from lumisite.text import columns
 from lumisite.validate.lines import State
 from lumisite.validate.report.gather import RunReport
-from lumisite.validate.report.plots import lead, plots
+from lumisite.validate.report.plots import lead, svg
 from lumisite.validate.report.tables import Table, report_tables
 from lumisite.validate.verdict.system import as_json as verdict_json
 
@@ -62,7 +62,6 @@ def _html(report: RunReport) -> str:
     """Return the page; without matplotlib it has no plots."""
     import jinja2
 
-    drawn = plots(report) if find_spec("matplotlib") else None
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("lumisite.validate.report", "."),
         autoescape=True,
@@ -73,8 +72,9 @@ def _html(report: RunReport) -> str:
     return environment.get_template("report.html.j2").render(
         report=report,
         tables=report_tables(report),
-        plots=drawn,
-        lead=lead(report, drawn) if drawn else None,
+        plots=report.curves if find_spec("matplotlib") else None,
+        lead=lead(report),
+        svg=svg,
         states=get_args(State),
     )
 

@@ -41,10 +41,11 @@ from lumisite.validate.verdict.nodes import is_per_node, job_value
 from lumisite.validate.verdict.stats import (
     ALPHA,
     FLOOR_DROP,
-    MORE_JOBS,
+    HALF_DROP,
+    LOOKS,
     NOISE_LIMIT,
     WARN_ALPHA,
-    judge_noisy,
+    excludes_drop,
     limit_in_noise,
     lower_tail,
     noise_of_jobs,
@@ -54,6 +55,7 @@ from lumisite.validate.verdict.stats import (
 #: At the first look a drop of so many times the noise is suspected.
 SUSPECTED = 1.7
 SEE_CHANGES = "see what changed with `lumisite changes`"
+MORE_JOBS = "run more jobs"
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,7 @@ class _Jobs:
 
     before: Sequence[_Job]
     after: Sequence[_Job]
+    better: Better
     rule: MetricRule
     alpha: float
 
@@ -151,14 +154,14 @@ class _Jobs:
         return fit[:FIRST_AFTER]
 
     @property
-    def pooled(self) -> Sequence[_Job]:
-        """The jobs of the second look."""
-        return [*self.first, *self.later]
-
-    @property
     def enough(self) -> bool:
         """Whether there are so many that they can be compared."""
         return len(self.before) >= LEAST_BEFORE and len(self.first) >= LEAST_AFTER
+
+    @property
+    def missing(self) -> int:
+        """How many jobs the first look lacks; more of them help only where there is a baseline."""
+        return FIRST_AFTER - len(self.first) if len(self.before) >= LEAST_BEFORE else 0
 
     def compare(self, after: Sequence[_Job], times_noise: float) -> _Comparison:
         """Compare these jobs with those before."""
@@ -167,17 +170,17 @@ class _Jobs:
         limit = max(self.rule.threshold, times_noise * noise)
         return _Comparison(shift(old, new), noise, limit, float(lower_tail(new, old)))
 
-    def missed_spec(self, jobs: Sequence[_Job], better: Better) -> str:
+    def missed_spec(self, jobs: Sequence[_Job]) -> str:
         """Return that the median of jobs misses what the site expects; nothing where it does not."""
-        if self.rule.spec is None or len(jobs) < LEAST_AFTER:
+        spec, higher = self.rule.spec, self.better == "higher"
+        if spec is None or len(jobs) < LEAST_AFTER:
             return ""
         value = statistics.median(job.value for job in jobs)
-        bound = self.rule.spec * self.rule.floor if better == "higher" else self.rule.spec / self.rule.floor
-        if value == bound or (value < bound) != (better == "higher"):
+        bound = spec * self.rule.floor if higher else spec / self.rule.floor
+        if value == bound or (value < bound) != higher:
             return ""
-        where = "below" if better == "higher" else "above"
-        limit = f"{figure(bound)}, the limit for the {figure(self.rule.spec)} that the site expects"
-        return f"{figure(value)} is {where} {limit}"
+        where = "below" if higher else "above"
+        return f"{figure(value)} is {where} {figure(bound)}, the limit for the {figure(spec)} that the site expects"
 
 
 def judge_metric(
@@ -195,77 +198,61 @@ def judge_metric(
     """
     missing = before if isinstance(before, Finding) else None
     old, new = _jobs_of(before) if isinstance(before, Series) else [], _jobs_of(after)
-    if is_per_node(after) or (isinstance(before, Series) and is_per_node(before)):
-        jobs = _Jobs(old, new, rule, alpha)
-        verdict = _judge(jobs, after, missing)
+    per_node = is_per_node(after) or (isinstance(before, Series) and is_per_node(before))
+    if not per_node:
+        old, new = _without(old, slow_before), _without(new, slow_after)
+    jobs = _Jobs(old, new, after.better, rule, alpha)
+    verdict = MetricVerdict(after.metric, after.better, "inconclusive", (), spec=rule.spec, unit=after.unit)
+    verdict = _first_look(jobs, replace(verdict, jobs_before=len(old)), missing)
+    if per_node:
         return verdict if jobs.enough or not old else _judge_nodes_together(jobs, verdict)
-    jobs = _Jobs(_without(old, slow_before), _without(new, slow_after), rule, alpha)
-    verdict = _judge(jobs, after, missing)
-    if missing and not verdict.below_spec:
-        return verdict
-    on_slow = sum(not job.nodes.isdisjoint(slow_after) for job in jobs.first)
-    if on_slow and verdict.verdict != "pass":
-        message, advice = f"{on_slow} of the deciding jobs ran on bad nodes", "run more jobs on other nodes"
-        verdict = _leave_open(verdict, Finding("metric-bad-nodes", Severity.DOUBT, message, advice))
-        return replace(verdict, on_slow_nodes=True, more_jobs=FIRST_AFTER)
-    if verdict.limit is not None and (verdict.verdict != "inconclusive" or (verdict.noise or 0) > NOISE_LIMIT):
-        slow, fine = _sides(
-            jobs.before, jobs.pooled if verdict.verdict == "fail" else jobs.first, math.log1p(-verdict.limit)
-        )
-        if slow and fine:
-            message = f"only on {_names(slow)}, not on {_names(fine)}: a node, not the system"
-            advice = "run the probe pairs on these nodes together to find the slow one"
-            nodes = tuple(sorted(slow | fine))
-            return _leave_open(verdict, Finding("metric-bad-nodes", Severity.DOUBT, message, advice, nodes=nodes))
-    return verdict
+    return verdict if missing and not verdict.below_spec else _judge_places(jobs, verdict, slow_after)
 
 
 # ---- the two looks
 
 
-def _judge(jobs: _Jobs, series: Series, missing: Finding | None) -> MetricVerdict:
+def _first_look(jobs: _Jobs, verdict: MetricVerdict, missing: Finding | None) -> MetricVerdict:
     """Judge what these jobs show, whatever is known of their nodes."""
     found = jobs.compare(jobs.first, SUSPECTED) if jobs.enough else None
-    missed = jobs.missed_spec(jobs.first, series.better)
-    verdict = _numbers(jobs, series, jobs.first, found)
+    missed = jobs.missed_spec(jobs.first)
+    verdict = _with_numbers(verdict, jobs, jobs.first, found)
     if missed or (found and found.counts):
-        return _second_look(jobs, series, replace(verdict, below_spec=bool(missed)), found, missed)
+        return _second_look(jobs, replace(verdict, below_spec=bool(missed)), found, missed)
     if missing:
         return replace(verdict, findings=(missing,))
     if found:
         return _judge_quiet(jobs, verdict, found)
-    few = _too_few(len(jobs.before), len(jobs.first))
-    return replace(verdict, findings=(few,), more_jobs=_missing_jobs(jobs))
+    return replace(verdict, findings=(_too_few(len(jobs.before), len(jobs.first)),), more_jobs=jobs.missing)
 
 
-def _second_look(
-    jobs: _Jobs, series: Series, verdict: MetricVerdict, first: _Comparison | None, missed: str
-) -> MetricVerdict:
+def _second_look(jobs: _Jobs, verdict: MetricVerdict, first: _Comparison | None, missed: str) -> MetricVerdict:
     """Judge what is suspected, with the jobs that confirm it where they are there."""
     suspicion = [missed] if missed else []
-    if missed and jobs.missed_spec(jobs.before, series.better):
+    if missed and jobs.missed_spec(jobs.before):
         suspicion.append("it missed that before the change too")
     elif first and first.counts:
         suspicion.append(f"slower by {percent(first.drop)}, p = {first.p:.2g}")
     slower = Finding("metric-slower", Severity.FAULT, "; ".join(suspicion), SEE_CHANGES)
-    if len(jobs.later) < FIRST_AFTER:
+    if (more := FIRST_AFTER - len(jobs.later)) > 0:
         message = f"{len(jobs.later)} of {FIRST_AFTER} jobs on other nodes are there to confirm it"
-        waits = Finding("metric-unconfirmed", Severity.DOUBT, message, "run more jobs, on at least two sets of nodes")
-        more = FIRST_AFTER - len(jobs.later)
+        waits = Finding("metric-unconfirmed", Severity.DOUBT, message, f"{MORE_JOBS}, on at least two sets of nodes")
         return replace(verdict, verdict="unconfirmed", findings=(slower, waits), more_jobs=more)
-    found = jobs.compare(jobs.pooled, limit_in_noise(jobs.alpha)) if first else None
-    verdict = replace(_numbers(jobs, series, jobs.pooled, found or first), below_spec=verdict.below_spec)
-    missed_again = bool(jobs.missed_spec(jobs.pooled, series.better)) if missed else False
-    confirmed = found is not None and found.counts and (found.below_floor or found.p < jobs.alpha)
+    pooled = [*jobs.first, *jobs.later]
+    found = jobs.compare(pooled, limit_in_noise(jobs.alpha)) if first else None
+    verdict = _with_numbers(verdict, jobs, pooled, found)
+    missed_again = bool(missed) and bool(jobs.missed_spec(pooled))
     numbers = f": {percent(found.drop)}, p = {found.p:.2g}" if found and not missed_again else ""
-    if missed_again or confirmed:
+    if missed_again or (found and found.counts and (found.below_floor or found.p < jobs.alpha)):
         again = Finding("metric-slower", Severity.FAULT, f"confirmed by {FIRST_AFTER} more jobs{numbers}", SEE_CHANGES)
         return replace(verdict, verdict="fail", findings=(slower, again))
     refuted = Finding("metric-fine", Severity.INFO, f"not confirmed by {FIRST_AFTER} more jobs{numbers}")
-    look = bool(missed)
-    if first and found:  # what is better over all jobs is not worth a look
-        look = found.change < 0 and (look or first.below_floor or _would_warn(jobs, found))
-    verdict = replace(verdict, verdict="warn" if look else "pass", findings=(slower, refuted))
+    warns = bool(missed)
+    if first and found:
+        # What is better over all jobs is not worth a look; a drop is that counts at the larger chance of a warning.
+        limit = max(jobs.rule.threshold, limit_in_noise(jobs.alpha * WARN_ALPHA / ALPHA) * found.noise)
+        warns = found.change < 0 and (warns or first.below_floor or found.change < -limit)
+    verdict = replace(verdict, verdict="warn" if warns else "pass", findings=(slower, refuted))
     if found and found.noisy:
         # What is not confirmed is not excluded either, in noise.
         quiet = _judge_quiet(jobs, verdict, found)
@@ -274,19 +261,10 @@ def _second_look(
     return verdict
 
 
-def _would_warn(jobs: _Jobs, found: _Comparison) -> bool:
-    """Whether a drop that is not confirmed would be at the larger chance of a warning."""
-    limit = max(jobs.rule.threshold, limit_in_noise(jobs.alpha * WARN_ALPHA / ALPHA) * found.noise)
-    return found.change < -limit
-
-
 def _judge_quiet(jobs: _Jobs, verdict: MetricVerdict, found: _Comparison) -> MetricVerdict:
-    """Judge what is under no suspicion; in noise, how many more jobs would settle it."""
-    undecided = judge_noisy(found.noise, _scores(jobs.before), _scores(jobs.after)) if found.noisy else None
-    if undecided:
-        state, finding, more = undecided
-        more = more or (_missing_jobs(jobs) if state == "inconclusive" else 0)
-        return replace(verdict, verdict=state, findings=(finding,), more_jobs=more)
+    """Judge what is under no suspicion."""
+    if found.noisy and not excludes_drop(FLOOR_DROP, _scores(jobs.before), _scores(jobs.after)):
+        return _judge_noisy(jobs, verdict, found.noise)
     if found.change > found.limit:
         message = f"faster by {percent(math.expm1(found.change))}"
         faster = Finding("metric-faster", Severity.INFO, message, "make sure that the benchmark still does its work")
@@ -299,6 +277,31 @@ def _judge_quiet(jobs: _Jobs, verdict: MetricVerdict, found: _Comparison) -> Met
     return replace(verdict, verdict="pass", findings=(Finding("metric-fine", Severity.INFO, steady),))
 
 
+def _judge_noisy(jobs: _Jobs, verdict: MetricVerdict, noise: float) -> MetricVerdict:
+    """Judge jobs that exclude no drop of a fifth: a halving has to be, now or at a later look."""
+    noisy = f"too noisy (jobs differ by {percent(noise)}) to exclude a drop"
+    if excludes_drop(HALF_DROP, _scores(jobs.before), _scores(jobs.after)):
+        message = f"{noisy} of {percent(FLOOR_DROP)}, but it has not dropped by half"
+        return replace(verdict, verdict="pass", findings=(Finding("metric-fine", Severity.INFO, message),))
+    done = len(jobs.after)
+    more = next((look - done for look in LOOKS if look > done), 0)
+    outlook = f"the next look is after {counted(more, 'more job')}" if more else f"{done} jobs are the last look"
+    advice = MORE_JOBS if more else "take a longer baseline before the next change (`lumisite validate --baseline`)"
+    open_still = Finding("metric-few-jobs", Severity.DOUBT, f"{noisy} by half; {outlook}", advice)
+    return replace(verdict, verdict="inconclusive", findings=(open_still,), more_jobs=more or jobs.missing)
+
+
+def _too_few(before: int, after: int) -> Finding:
+    lacks = [(LEAST_BEFORE - before, "before"), (LEAST_AFTER - after, "after")]
+    missing = " and ".join(f"{count} {side}" for count, side in lacks if count > 0)
+    message = f"too few jobs: {before} before and {after} after; {missing} are missing"
+    message += f" (best {GOOD_BEFORE} and {FIRST_AFTER})"
+    return Finding("metric-few-jobs", Severity.DOUBT, message, MORE_JOBS)
+
+
+# ---- nodes
+
+
 def _judge_nodes_together(jobs: _Jobs, verdict: MetricVerdict) -> MetricVerdict:
     """Judge a metric of nodes with few jobs: one run shows slow nodes; only a drop of all leaves the system open."""
     drop = -(verdict.change or 0.0)
@@ -308,53 +311,26 @@ def _judge_nodes_together(jobs: _Jobs, verdict: MetricVerdict) -> MetricVerdict:
     return replace(verdict, findings=(Finding("metric-few-jobs", Severity.DOUBT, message), *verdict.findings))
 
 
-# ---- parts
-
-
-def _numbers(jobs: _Jobs, series: Series, compared: Sequence[_Job], found: _Comparison | None) -> MetricVerdict:
-    """Return the verdict without a decision: what was compared, in six digits, so that outputs can be compared."""
-    verdict = MetricVerdict(
-        metric=series.metric,
-        better=series.better,
-        verdict="inconclusive",
-        findings=(),
-        after=statistics.median(job.value for job in compared),
-        jobs_before=len(jobs.before),
-        jobs_compared=len(compared),
-        spec=jobs.rule.spec,
-        unit=series.unit,
-    )
-    if not jobs.before:
+def _judge_places(jobs: _Jobs, verdict: MetricVerdict, slow_nodes: frozenset[str]) -> MetricVerdict:
+    """Leave a verdict open that is one on nodes: on those that are known to be slow, or on some sets of nodes only."""
+    on_slow = sum(not job.nodes.isdisjoint(slow_nodes) for job in jobs.first)
+    if on_slow and verdict.verdict != "pass":
+        message, advice = f"{on_slow} of the deciding jobs ran on bad nodes", "run more jobs on other nodes"
+        verdict = _left_open(verdict, Finding("metric-bad-nodes", Severity.DOUBT, message, advice))
+        return replace(verdict, on_slow_nodes=True, more_jobs=FIRST_AFTER)
+    if verdict.limit is None or (verdict.verdict == "inconclusive" and (verdict.noise or 0) <= NOISE_LIMIT):
         return verdict
-    change = found.change if found else shift(_scores(jobs.before), _scores(jobs.first))
-    before = statistics.median(job.value for job in jobs.before)
-    verdict = replace(verdict, before=before, change=_six_digits(math.expm1(change)))
-    if found is None:
+    compared = [*jobs.first, *jobs.later] if verdict.verdict == "fail" else jobs.first
+    slow, fine = _sides(jobs.before, compared, math.log1p(-verdict.limit))
+    if not slow or not fine:
         return verdict
-    return replace(
-        verdict,
-        noise=_six_digits(found.noise),
-        limit=_six_digits(-math.expm1(-found.limit)),
-        p=_six_digits(found.p),
-    )
+    message = f"only on {listed(sorted(slow))}, not on {listed(sorted(fine))}: a node, not the system"
+    advice = "run the probe pairs on these nodes together to find the slow one"
+    nodes = tuple(sorted(slow | fine))
+    return _left_open(verdict, Finding("metric-bad-nodes", Severity.DOUBT, message, advice, nodes=nodes))
 
 
-def _too_few(before: int, after: int) -> Finding:
-    missing = [(LEAST_BEFORE - before, "before"), (LEAST_AFTER - after, "after")]
-    lacks = " and ".join(f"{count} {side}" for count, side in missing if count > 0)
-    message = (
-        f"too few jobs: {before} before and {after} after; {lacks} are missing (best {GOOD_BEFORE} and {FIRST_AFTER})"
-    )
-    return Finding("metric-few-jobs", Severity.DOUBT, message, MORE_JOBS)
-
-
-def _missing_jobs(jobs: _Jobs) -> int:
-    """Return how many jobs after are missing for the first look; more of them help only where there is a baseline."""
-    return FIRST_AFTER - len(jobs.first) if len(jobs.before) >= LEAST_BEFORE else 0
-
-
-def _leave_open(verdict: MetricVerdict, finding: Finding) -> MetricVerdict:
-    """Return the verdict without a decision, because of its nodes."""
+def _left_open(verdict: MetricVerdict, finding: Finding) -> MetricVerdict:
     return replace(verdict, verdict="inconclusive", findings=(*verdict.findings, finding), more_jobs=0)
 
 
@@ -367,9 +343,9 @@ def _sides(before: Sequence[_Job], after: Sequence[_Job], least: float) -> tuple
     groups: list[tuple[frozenset[str], list[_Job]]] = []
     for job in after:
         joined = [group for group in groups if not group[0].isdisjoint(job.nodes)]
-        nodes = job.nodes.union(*(group[0] for group in joined))
         groups = [group for group in groups if group not in joined]
-        groups.append((nodes, [job, *(other for group in joined for other in group[1])]))
+        nodes = job.nodes.union(*(names for names, _ in joined))
+        groups.append((nodes, [job, *(other for _, members in joined for other in members)]))
     middle = statistics.median(_scores(before))
     slow, fine = frozenset[str](), frozenset[str]()
     for nodes, members in groups:
@@ -381,6 +357,9 @@ def _sides(before: Sequence[_Job], after: Sequence[_Job], least: float) -> tuple
         else:
             return frozenset(), frozenset()
     return slow, fine
+
+
+# ---- jobs and their numbers
 
 
 def _jobs_of(series: Series) -> list[_Job]:
@@ -398,8 +377,21 @@ def _scores(jobs: Sequence[_Job]) -> list[float]:
     return [job.score for job in jobs]
 
 
-def _names(nodes: frozenset[str]) -> str:
-    return listed(sorted(nodes))
+def _with_numbers(
+    verdict: MetricVerdict, jobs: _Jobs, compared: Sequence[_Job], found: _Comparison | None
+) -> MetricVerdict:
+    """Return the verdict with what was compared, in six digits, so that outputs can be compared."""
+    after = statistics.median(job.value for job in compared)
+    verdict = replace(verdict, after=after, jobs_compared=len(compared))
+    if not jobs.before:
+        return verdict
+    before = statistics.median(job.value for job in jobs.before)
+    change = found.change if found else shift(_scores(jobs.before), _scores(jobs.first))
+    verdict = replace(verdict, before=before, change=_six_digits(math.expm1(change)))
+    if found is None:
+        return verdict
+    limit = _six_digits(-math.expm1(-found.limit))
+    return replace(verdict, noise=_six_digits(found.noise), limit=limit, p=_six_digits(found.p))
 
 
 def _six_digits(value: float) -> float:

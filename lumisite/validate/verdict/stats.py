@@ -14,10 +14,6 @@ from fractions import Fraction
 from itertools import combinations
 from statistics import NormalDist
 
-from lumisite.findings.finding import Finding, Severity
-from lumisite.text import counted, percent
-from lumisite.validate.lines import State
-
 #: Chances that an unchanged system fails, or warns, in a whole maintenance: all deciding metrics share them.
 ALPHA, WARN_ALPHA = 0.01, 0.05
 #: The standard deviation of the shift at the second look in units of the noise, with the error of the noise itself:
@@ -38,7 +34,6 @@ HALF_DROP = 0.50
 #: of the chance of error, so that adding jobs until it passes keeps that chance.
 LOOKS = (5, 10, 20, 30)
 LOOK_ALPHA = ALPHA / len(LOOKS)
-MORE_JOBS = "run more jobs"
 
 
 def spread(logarithms: Sequence[float]) -> float:
@@ -85,29 +80,13 @@ def lower_tail(lower: Sequence[float], higher: Sequence[float]) -> Fraction:
     return Fraction(_count_up_to(ranks, len(lower), seen), math.comb(len(values), len(lower)))
 
 
-def judge_noisy(noise: float, before: Sequence[float], after: Sequence[float]) -> tuple[State, Finding, int] | None:
-    """Return what the jobs (logarithms, higher is better) exclude; None where they exclude a drop of 20 %.
+def excludes_drop(drop: float, before: Sequence[float], after: Sequence[float]) -> bool:
+    """Return whether `after` lies too high at some look, had all jobs dropped by this part.
 
-    That is the verdict, its reason, and how many more jobs there are until the next look. A halving has to be excluded.
+    Both are logarithms, higher for better.
     """
-
-    def excluded(drop: float) -> bool:
-        """Return whether `after` lies too high at some look, had all dropped by so much."""
-        lowered = [value - drop for value in before]
-        return any(float(lower_tail(lowered, after[:look])) < LOOK_ALPHA for look in LOOKS if look <= len(after))
-
-    floor, half = -math.log(1 - FLOOR_DROP), -math.log(1 - HALF_DROP)
-    if excluded(floor):
-        return None
-    noisy = f"too noisy (jobs differ by {percent(noise)}) to exclude a drop"
-    if excluded(half):
-        message = f"{noisy} of {percent(FLOOR_DROP)}, but it has not dropped by half"
-        return "pass", Finding("metric-fine", Severity.INFO, message), 0
-    look = next((look for look in LOOKS if look > len(after)), None)
-    more = look - len(after) if look else 0
-    outlook = f"the next look is after {counted(more, 'more job')}" if more else f"{len(after)} jobs are the last look"
-    advice = MORE_JOBS if more else "take a longer baseline before the next change (`lumisite validate --baseline`)"
-    return "inconclusive", Finding("metric-few-jobs", Severity.DOUBT, f"{noisy} by half; {outlook}", advice), more
+    lowered = [value + math.log(1 - drop) for value in before]
+    return any(float(lower_tail(lowered, after[:look])) < LOOK_ALPHA for look in LOOKS if look <= len(after))
 
 
 def _count_up_to(ranks: Sequence[int], size: int, limit: int) -> int:

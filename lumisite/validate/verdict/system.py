@@ -7,7 +7,7 @@ share one chance of error, by the method of Holm. docs/explanation/verdict.md sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import chain
@@ -63,7 +63,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class SystemVerdict:
-    """All gates and metrics, the nodes that are not as the others, and what stands on little.
+    """All gates and metrics, the nodes that are not as the others, and doubts about what was compared.
 
     `drain` are commands to read, never to run by themselves: one for nodes with the same reasons.
     """
@@ -82,7 +82,7 @@ class SystemVerdict:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What stands on little, in words."""
+        """The doubts in words."""
         return tuple(map(writers.sentence, self.doubts))
 
     @property
@@ -109,35 +109,40 @@ def judge_system(before: Recorded | None, after: Recorded, terms: Terms) -> Syst
     failed = {node for gate in gates for node in gate.nodes}
     slow = slow_nodes(after.series.values(), terms.least_below, failed)
     bad = frozenset(failed.union(one.node for one in slow))
+    names = sorted({*before.series, *after.series}, key=metric_order)
+    compared = {
+        name: comparable(before.series.get(name), series, allow_image_change=terms.allow_image_change)
+        for name, series in after.series.items()
+    }
+
+    def judge(name: str, alpha: float) -> MetricVerdict:
+        if name not in compared:
+            gone = Finding("metric-unmeasured", Severity.DOUBT, "not measured after", "run its probe (`--probe NAME`)")
+            return MetricVerdict(name, before.series[name].better, "inconclusive", (gone,))
+        rule = terms.rule(name)
+        verdict = judge_metric(compared[name][0], after.series[name], rule, slow_before, bad, alpha=alpha)
+        return _by_spec(verdict, rule) if alone else verdict
+
+    deciding = [
+        name for name in names if decides(name, terms.deciding) and not (alone and terms.rule(name).spec is None)
+    ]
+    judged = _share_chance(deciding, judge)
+    judged |= {name: _shown(judge(name, ALPHA)) for name in names if name not in judged}
     runs = nodes_of_runs(chain(after.gates, *(series.jobs for series in after.series.values())))
     spoiled = bool(bad) and all(not nodes.isdisjoint(bad) for nodes in runs.values())
-    doubts: dict[Finding, list[str]] = {}
-    judges: dict[str, Callable[[float], MetricVerdict]] = {}
-    for name in sorted({*before.series, *after.series}, key=metric_order):
-        judges[name], doubt = _judge_of(name, before, after, terms, slow_before, bad, alone=alone)
-        if doubt:
-            doubts.setdefault(doubt, []).append(name)
-    deciding = [
-        name for name in judges if decides(name, terms.deciding) and (not alone or terms.rule(name).spec is not None)
-    ]
-    metrics = tuple(
+    if bad:
         # What no job without a bad node has measured says nothing of the system.
-        replace(metric, on_slow_nodes=True)
-        if bad and (not before.series or (spoiled and metric.metric not in after.series))
-        else metric
-        for metric in _share_chance(judges, deciding)
-    )
-    return SystemVerdict(
-        _overall(gates, metrics, slow, spoiled=spoiled, alone=alone),
-        gates,
-        metrics,
-        slow,
-        _drain(gates, slow),
-        tuple(
-            doubt if len(names) == len(metrics) else replace(doubt, subject=some(names, MOST_NAMES))
-            for doubt, names in doubts.items()
-        ),
-    )
+        unknown = [name for name in names if not before.series or (spoiled and name not in after.series)]
+        judged |= {name: replace(judged[name], on_slow_nodes=True) for name in unknown}
+    metrics = tuple(judged[name] for name in names)
+    verdict = _overall(gates, metrics, slow, spoiled=spoiled, alone=alone)
+    doubts: dict[Finding, list[str]] = {}
+    for name in names:
+        if name in compared and (doubt := compared[name][1]):
+            doubts.setdefault(doubt, []).append(name)
+    of_whom = ("" if len(of) == len(names) else some(of, MOST_NAMES) for of in doubts.values())
+    notes = tuple(replace(doubt, subject=subject) for doubt, subject in zip(doubts, of_whom, strict=True))
+    return SystemVerdict(verdict, gates, metrics, slow, _drain(gates, slow), notes)
 
 
 def as_json(verdict: SystemVerdict) -> dict[str, object]:
@@ -151,47 +156,20 @@ def as_json(verdict: SystemVerdict) -> dict[str, object]:
     return found
 
 
-def _judge_of(
-    name: str,
-    before: Recorded,
-    after: Recorded,
-    terms: Terms,
-    slow_before: frozenset[str],
-    slow_after: frozenset[str],
-    *,
-    alone: bool,
-) -> tuple[Callable[[float], MetricVerdict], Finding | None]:
-    """Return what judges a metric at a chance of error, and a doubt about its baseline."""
-    old, new, rule = before.series.get(name), after.series.get(name), terms.rule(name)
-    if new is None:
-        assert old is not None
-        gone = Finding("metric-unmeasured", Severity.DOUBT, "not measured after", "run its probe (`--probe NAME`)")
-        verdict = MetricVerdict(name, old.better, "inconclusive", (gone,))
-        return (lambda _alpha: verdict), None
-    baseline, doubt = comparable(old, new, allow_image_change=terms.allow_image_change)
-
-    def judge(alpha: float) -> MetricVerdict:
-        verdict = judge_metric(baseline, new, rule, slow_before, slow_after, alpha=alpha)
-        return _by_spec(verdict, rule) if alone else verdict
-
-    return judge, doubt
-
-
-def _share_chance(
-    judges: Mapping[str, Callable[[float], MetricVerdict]], deciding: Sequence[str]
-) -> list[MetricVerdict]:
-    """Judge all metrics so that one chance of error holds for all that decide (Holm, 1979).
+def _share_chance(names: Sequence[str], judge: Callable[[str, float], MetricVerdict]) -> dict[str, MetricVerdict]:
+    """Judge the metrics that decide so that one chance of error holds for all of them (Holm, 1979).
 
     They share it; those that fail at their share are set aside, and the others share it among themselves.
     """
-    found = {name: _shown(judge(ALPHA)) for name, judge in judges.items() if name not in deciding}
-    left = list(deciding)
-    failed = True
-    while left and failed:
-        found |= {name: judges[name](ALPHA / len(left)) for name in left}
-        failed = any(found[name].verdict == "fail" for name in left)
-        left = [name for name in left if found[name].verdict != "fail"]
-    return [found[name] for name in judges]
+    found: dict[str, MetricVerdict] = {}
+    left = list(names)
+    while left:
+        found |= {name: judge(name, ALPHA / len(left)) for name in left}
+        others = [name for name in left if found[name].verdict != "fail"]
+        if others == left:
+            break
+        left = others
+    return found
 
 
 def _shown(verdict: MetricVerdict) -> MetricVerdict:

@@ -132,13 +132,15 @@ def test_json_has_the_verdict_and_the_numbers_of_the_plots(capsys: Output) -> No
     assert [curve["name"] for curve in found["curves"]] == [
         "collectives/all_reduce_busbw/1n",
         "collectives/all_reduce_busbw/2n",
+        "ddp/samples_per_s/comm",
+        "ddp/samples_per_s/compute",
     ]
-    assert [point["size"] for point in found["curves"][1]["after"]][:2] == [1 << 20, 1 << 23]
+    assert [point["label"] for point in found["curves"][1]["points"]][:2] == ["1MiB", "8MiB"]
     (change,) = found["changes"]
     assert (change["code"], change["subject"], change["what"]) == ("product", "/opt/cray/libfabric", RENAMED)
     assert change["before"] == "1.15.2.0"
     assert "module singularity-CPEbits, singularity-AI-bindings" in change["touches"]
-    assert [bar["shape"] for bar in found["scalings"][0]["bars"]] == ["1g", "1n", "2n"]
+    assert [point["label"] for point in found["curves"][2]["points"]] == ["1g", "1n", "2n"]
 
 
 def without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,6 @@ from lumisite.cli import main
 from lumisite.findings.finding import Finding, Severity
 from lumisite.text import figure
 from lumisite.validate.lines import State
-from lumisite.validate.metric_names import size_text
 from lumisite.validate.report.advice import advice
 from lumisite.validate.report.headline import headline
 from lumisite.validate.verdict.gates import Cause, GateVerdict
@@ -72,16 +71,15 @@ def test_a_number_is_the_same_wherever_it_stands(capsys: Output) -> None:
     report(Maintenance(network=0.85), "--json", code=1)
     found = json.loads(capsys.readouterr().out)
     judged = {one["metric"]: one for one in found["verdict"]["metrics"]}
-    for scaling in found["scalings"]:
-        for bar in scaling["bars"]:
-            one = judged[f"{scaling['name']}/{bar['shape']}"]
-            assert (bar["before"], bar["after"]) == (one["before"], one["after"])
     for curve in found["curves"]:
         quantity, _, shape = curve["name"].rpartition("/")
-        for which in ("before", "after"):
-            for point in curve[which]:
-                assert point["middle"] == judged[f"{quantity}/{size_text(point['size'])}/{shape}"][which]
-                assert point["low"] <= point["middle"] <= point["high"]
+        for point in curve["points"]:
+            size = f"{quantity}/{point['label']}/{shape}"
+            metric = judged[size] if curve["by"] == "message size" else judged[f"{curve['name']}/{point['label']}"]
+            for side in ("before", "after"):
+                low, middle, high = point[side]
+                assert middle == metric[side]
+                assert low <= middle <= high
     shown = figure(judged["ddp/samples_per_s/comm/2n"]["after"])
     for form, least in (("text", 1), ("html", 2)):
         report(Maintenance(), "-o", f"report.{form}", code=1)
