@@ -6,8 +6,7 @@ import os
 import resource
 import shutil
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,15 +18,6 @@ from lumisite.render.manifest import MANIFEST, RenderedFile
 from lumisite.text import printable
 from tests.support.killing import kills
 from tests.support.trees import NEW, OLD, everything, manifest, tree, with_manifest, written
-
-
-@contextmanager
-def umask(bits: int) -> Iterator[None]:
-    before = os.umask(bits)
-    try:
-        yield
-    finally:
-        os.umask(before)
 
 
 def names(directory: Path) -> list[str]:
@@ -43,7 +33,7 @@ def test_a_tree_is_written_with_every_file_of_its_manifest(tmp_path: Path) -> No
     assert names(tmp_path) == ["out"]
 
 
-@pytest.mark.parametrize("target", ["../task_prolog", "/bin/sh", "gone", ".", "", "../bin/singularity"])
+@pytest.mark.parametrize("target", ["../task_prolog", "/bin/sh", "gone", ""])
 def test_a_link_of_a_tree_leads_to_a_file_of_its_own_folder(tmp_path: Path, target: str) -> None:
     """Also where the manifest is made to fit it: whoever deploys the tree is root."""
     made = {path: file for path, file in tree().items() if path != MANIFEST}
@@ -56,21 +46,13 @@ def test_a_link_of_a_tree_leads_to_a_file_of_its_own_folder(tmp_path: Path, targ
     assert (fault.code, fault.subject) == ("release-edited", "spank/bin/apptainer")
 
 
-def test_a_link_that_was_changed_is_an_edit(tmp_path: Path) -> None:
-    out = written(tmp_path / "out")
-    (out / "spank/bin/apptainer").unlink()
-    (out / "spank/bin/apptainer").symlink_to("apptainer")
-    assert [(fault.code, fault.subject) for fault in load_tree(out).faults] == [
-        ("release-edited", "spank/bin/apptainer")
-    ]
-
-
-@pytest.mark.parametrize("bits", [0o000, 0o007, 0o077, 0o777])
+@pytest.mark.parametrize("bits", [0o000, 0o077])
 def test_modes_do_not_depend_on_the_umask(tmp_path: Path, bits: int) -> None:
-    if bits == 0o777 and os.geteuid() != 0:
-        bits = 0o277  # only root gets along without any permission on its own folders
-    with umask(bits):
+    before = os.umask(bits)
+    try:
         write_tree(tree(), tmp_path / "made" / "out")
+    finally:
+        os.umask(before)
     modes = {path: stat.S_IMODE(mode) for path, (mode, _, _) in everything(tmp_path).items()}
     assert modes["made"] == modes["made/out"] == modes["made/out/spank/bin"] == 0o755
     assert modes["made/out/MANIFEST.json"] == modes["made/out/modules/singularity-CPEbits/25.03.lua"] == 0o644
@@ -113,14 +95,6 @@ def edit(out: Path) -> None:
     (out / "spank/task_prolog").write_text("#!/bin/sh\n# my fix\n")
 
 
-def add(out: Path) -> None:
-    (out / "modules/mine.lua").write_text("")
-
-
-def add_folder(out: Path) -> None:
-    (out / "notes").mkdir()
-
-
 def replace_by_link(out: Path) -> None:
     (out / "spank/task_prolog").unlink()
     (out / "spank/task_prolog").symlink_to("/etc/passwd")
@@ -131,11 +105,6 @@ def replace_folder_by_link(out: Path) -> None:
     (out / "spank").symlink_to("../elsewhere")
 
 
-def replace_by_pipe(out: Path) -> None:
-    (out / "spank/task_prolog").unlink()
-    os.mkfifo(out / "spank/task_prolog")
-
-
 def odd_name(out: Path) -> None:
     Path(os.fsdecode(bytes(out / "modules") + b"/\xff\n\x1b[31m")).write_text("")
 
@@ -144,60 +113,38 @@ def odd_name(out: Path) -> None:
     ("change", "named"),
     [
         (edit, "spank/task_prolog release-edited"),
-        (add, "modules/mine.lua release-edited"),
-        (add_folder, "notes release-edited"),
         (replace_by_link, "spank/task_prolog release-edited"),
         (replace_folder_by_link, "spank release-edited"),
-        (replace_by_pipe, "spank/task_prolog release-edited"),
         (odd_name, r"'modules/\udcff\n\x1b[31m' release-edited"),
     ],
 )
-@pytest.mark.parametrize("release", [OLD, NEW], ids=["another tree", "the same tree"])
-def test_what_somebody_put_in_is_refused_and_named(
-    tmp_path: Path, change: Callable[[Path], None], named: str, release: str
-) -> None:
+def test_what_somebody_put_in_is_refused_and_named(tmp_path: Path, change: Callable[[Path], None], named: str) -> None:
     out = written(tmp_path / "out")
     change(out)
     before = everything(tmp_path)
     with pytest.raises(FaultsError) as caught:
-        write_tree(tree(release), out)
+        write_tree(tree(OLD), out)
     assert named in [f"{printable(fault.subject)} {fault.code}" for fault in caught.value.faults]
     assert caught.value.finding.code == "out-unfit"
     assert everything(tmp_path) == before
-
-
-def test_a_damaged_manifest_is_refused(tmp_path: Path) -> None:
-    out = written(tmp_path / "out")
-    (out / MANIFEST).write_text("{")
-    with pytest.raises(DifferenceError, match=r"MANIFEST\.json"):
-        write_tree(tree(), out)
-
-
-def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "out").write_text("mine")
-    with pytest.raises(ToolError, match="not a directory"):
-        write_tree(tree(), tmp_path / "out")
-    assert (tmp_path / "out").read_text() == "mine"
 
 
 @pytest.mark.parametrize(
     ("where", "reason"),
     [
         ("file/out", "file: Not a directory|file/out: Not a directory"),
-        ("file/x/out", "file/x: Not a directory"),
         ("n" * 256, "n{256}: File name too long"),
-        ("new/" + "n" * 256, "n{256}: File name too long"),
     ],
-    ids=["below a file", "deeper below a file", "long name", "long name in a new folder"],
+    ids=["below a file", "long name"],
 )
 def test_a_place_where_nothing_can_be_written_is_one_line(tmp_path: Path, where: str, reason: str) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ToolError, match=f"^{tmp_path}/.*{reason.replace(':', ': cannot write:')}"):
         write_tree(tree(), tmp_path / where)
-    assert {path.name for path in tmp_path.rglob("*")} <= {"file", "new"}
+    assert names(tmp_path) == ["file"]
 
 
-@pytest.mark.parametrize("path", ["../x", "/x", "a/../../x", "a//x", "a\nx"])
+@pytest.mark.parametrize("path", ["../x", "/x", "a\nx"])
 def test_a_path_that_leaves_the_tree_is_refused(tmp_path: Path, path: str) -> None:
     with pytest.raises(LumisiteError, match="not a path of a rendered tree"):
         write_tree({**tree(), path: RenderedFile("")}, tmp_path / "out")

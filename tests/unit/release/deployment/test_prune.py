@@ -69,15 +69,6 @@ def test_what_is_edited_or_not_of_the_history_stays(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("eight")
-def test_what_somebody_has_removed_a_part_of_goes(run: Run) -> None:
-    age(*IDS)
-    (RELEASES / IDS[0] / "spank/task_prolog").unlink()
-    (RELEASES / IDS[1] / "spank/task_prolog").chmod(0o644)
-    assert run("deploy", IDS[7], "ROOT", "--apply")[0] == 0
-    assert there() == IDS[3:]
-
-
-@pytest.mark.usefixtures("eight")
 def test_where_rollback_goes_stays_after_a_rollback(run: Run) -> None:
     age(*IDS)
     assert run("rollback", "ROOT", IDS[2])[0] == 0

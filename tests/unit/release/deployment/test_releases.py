@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from lumisite.release.root import existing_root, inspect_release
 from lumisite.render.manifest import MANIFEST
 from tests.support.scene import THIRD, Run, deploy
 from tests.support.trees import NEW, OLD
@@ -42,18 +41,6 @@ def test_all_as_json_says_what_is_edited_broken_and_missing(run: Run) -> None:
     }
     assert found[OLD]["faults"][0].startswith("mine: not written by lumisite (")
     assert found[NEW]["faults"][0].startswith("MANIFEST.json: ")
-    root = existing_root(Path("ROOT"))
-    codes = {name: [fault.code for fault in inspect_release(root, name).faults] for name in (THIRD, NEW, OLD)}
-    assert codes == {THIRD: ["release-missing"], NEW: ["release-file-missing"], OLD: ["release-edited"]}
-
-
-def test_a_preview_tells_by_its_exit_code_and_as_json(run: Run) -> None:
-    deploy("new")
-    assert run("deploy", "new", "ROOT", "--details") == (0, f"no difference to {NEW}\n", "")
-    code, out, err = run("deploy", "old", "ROOT", "--json")
-    assert (code, err) == (1, "")
-    assert json.loads(out)["edited"] == {}
-    assert json.loads(out)["new"] == OLD
 
 
 def test_a_preview_shows_a_hand_edit_that_a_deploy_would_undo(run: Run) -> None:
