@@ -82,7 +82,7 @@ def needs_with_providers(process: ProcessObjects, copy: Loaded) -> Iterator[Need
 
     It opens them by name, from the folder beside it.
     """
-    is_libfabric = (copy.found.info.soname or posixpath.basename(copy.name)) == LIBFABRIC
+    is_libfabric = (copy.found.info.soname or copy.file) == LIBFABRIC
     beside = tuple(providers_beside(process.loader.tree, copy.found.real)) if is_libfabric else ()
     providers = [process.dlopen(path, copy) for path in beside]
     for loaded in (copy, *filter(None, providers)):

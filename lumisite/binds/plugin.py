@@ -7,7 +7,6 @@ reports it.
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -25,6 +24,7 @@ from lumisite.text import listed, some
 from lumisite.vendors import fabrics_of, is_built_in
 
 _OVER_TCP = "traffic between nodes goes over TCP"
+_FINDS_NONE = "needs it, and its search finds none"
 
 
 @dataclass(frozen=True)
@@ -44,18 +44,18 @@ class Opened:
         """Return the versions of a library that the objects of the process need."""
         versions: set[str] = set()
         for other in self.process.needs:
-            if other.requester is not None and _library(other) == _library(need):
+            if other.requester is not None and other.library == need.library:
                 versions.update(other.requester.found.info.verneed.get(other.name, ()))
         return versions
 
     def planned(self, need: Need, decision: Decision, *why: str, source: str | None = None) -> PlannedLibrary:
         """Return the decision for a library that is needed."""
-        names, parent = [_library(need)], need.requester
+        names, parent = [need.library], need.requester
         while parent is not None:
-            names.append(_name_of(parent))
+            names.append(parent.file)
             parent = parent.parent
         target = None if need.loaded is None else need.loaded.found.real
-        return PlannedLibrary(_library(need), decision, why, (*names, self.opener), source=source, target=target)
+        return PlannedLibrary(need.library, decision, why, (*names, self.opener), source=source, target=target)
 
 
 @dataclass(frozen=True)
@@ -158,16 +158,16 @@ def _bound_over(opened: Opened, container: Container) -> Iterator[PlannedLibrary
     done = {(line.library, line.target) for line in container.plan}
     binds = {line.library: line.source for line in reversed(container.plan) if line.decision == "bind"}
     for need in opened.needs:
-        source, loaded = binds.get(_library(need)), need.loaded
+        source, loaded = binds.get(need.library), need.loaded
         if source is None or loaded is None or not container.is_from_image(loaded.found):
             continue
         host = container.sides.host.search(source).found
-        if host is None or (_library(need), loaded.found.real) in done:
+        if host is None or (need.library, loaded.found.real) in done:
             continue
-        loads = f"{_requester(need)} loads the image's own {loaded.found.how}, past the one that is bound"
+        loads = f"{need.user} loads the image's own {loaded.found.how}, past the one that is bound"
         lacking = opened.versions(need) - set(host.info.verdef) if host.info.verdef else set()
         if lacking:
-            lacks = lacks_version(host.info, lacking, _requester(need))
+            lacks = lacks_version(host.info, lacking, need.user)
             yield opened.planned(need, "refuse", loads, lacks, source=source)
         else:
             yield opened.planned(need, "bind", loads, source=source)
@@ -175,7 +175,7 @@ def _bound_over(opened: Opened, container: Container) -> Iterator[PlannedLibrary
 
 def _judged(opened: Opened, container: Container, carrier: str) -> Iterator[PlannedLibrary]:
     """Yield what a plugin is, and what carries its traffic where that is not what the plan has already."""
-    fabric = next((need for need in opened.needs if _library(need) == LIBFABRIC), None)
+    fabric = next((need for need in opened.needs if need.library == LIBFABRIC), None)
     if container.is_from_image(opened.plugin.found):
         yield _plugin_of_image(opened, fabric)
     if fabric is not None:
@@ -184,14 +184,12 @@ def _judged(opened: Opened, container: Container, carrier: str) -> Iterator[Plan
 
 
 def _plugin_of_image(opened: Opened, fabric: Need | None) -> PlannedLibrary:
-    name, found = _name_of(opened.plugin), opened.plugin.found
+    name, found = opened.plugin.file, opened.plugin.found
     text = f"the image's own, found {found.how}"
     if fabric is None:
         text += f"; it does not need {LIBFABRIC}"
     missing = (need for need in opened.needs if need.loaded is None and need is not fabric)
-    warnings = (
-        f"nothing has {need.name}, which {_requester(need)} needs, unless the runtime injects it" for need in missing
-    )
+    warnings = (f"nothing has {need.name}, which {need.user} needs, unless the runtime injects it" for need in missing)
     chain = (name, opened.opener)
     return PlannedLibrary(name, "skip", (text,), chain, target=found.real, warnings=tuple(warnings))
 
@@ -201,18 +199,18 @@ def _judged_fabric(opened: Opened, fabric: Need, container: Container, carrier: 
     loaded, trouble = fabric.loaded, fabric.search.trouble
     if loaded is None:
         passed = (f"{finding.subject} {message(finding)}" for finding in fabric.search.passed)
-        why = message(trouble) if trouble else _finds_none(fabric)
+        why = message(trouble) if trouble else f"{fabric.user} {_FINDS_NONE}"
         yield opened.planned(fabric, "refuse" if trouble else "missing", why, *passed, _OVER_TCP)
         return
     found, versions = loaded.found, opened.versions(fabric)
     if not suffices(found.info, versions):
         lacking, has = newest(versions - set(found.info.verdef)), newest(found.info.verdef)
-        text = f"{_requester(fabric)} needs {lacking}, and {found.path}, which it loads {found.how}, has up to {has}"
+        text = f"{fabric.user} needs {lacking}, and {found.path}, which it loads {found.how}, has up to {has}"
         yield opened.planned(fabric, "refuse", f"{text}: the plugin cannot be loaded", _OVER_TCP)
         return
     adapters = tuple(library for known in fabrics_of(carrier) for library in known.libraries)
     needed = needs_with_providers(opened.process, loaded)
-    provider = next((need for need in needed if _library(need) in adapters), None)
+    provider = next((need for need in needed if need.library in adapters), None)
     if container.is_from_image(found) and adapters and provider is None:
         text = f"it is loaded {found.how} and has no provider {carrier}, as nothing in or beside it is linked with "
         text += listed(adapters)
@@ -220,31 +218,9 @@ def _judged_fabric(opened: Opened, fabric: Need, container: Container, carrier: 
             text += f"; `--library {LIBFABRIC}` plans the host's in its place"
         yield opened.planned(fabric, "refuse", text, _OVER_TCP)
     elif container.is_from_image(found):
-        text = f"{_loaded_by(fabric)}, and it has a provider {carrier}" if adapters else _loaded_by(fabric)
-        yield opened.planned(fabric, "skip", text)
+        text = f"{fabric.user} loads it {found.how}"
+        yield opened.planned(fabric, "skip", f"{text}, and it has a provider {carrier}" if adapters else text)
     if provider is not None and provider.loaded is None:
-        yield opened.planned(provider, "missing", _finds_none(provider), _OVER_TCP)
+        yield opened.planned(provider, "missing", f"{provider.user} {_FINDS_NONE}", _OVER_TCP)
     elif provider is not None and provider.loaded is not None and container.is_from_image(provider.loaded.found):
-        yield opened.planned(provider, "skip", _loaded_by(provider))
-
-
-def _finds_none(need: Need) -> str:
-    return f"{_requester(need)} needs it, and its search finds none"
-
-
-def _loaded_by(need: Need) -> str:
-    return f"{_requester(need)} loads it {need.loaded.found.how if need.loaded else ''}"
-
-
-def _name_of(loaded: Loaded) -> str:
-    return posixpath.basename(loaded.name)
-
-
-def _library(need: Need) -> str:
-    """Return the SONAME of what is needed, which some objects need by its path."""
-    soname = None if need.loaded is None else need.loaded.found.info.soname
-    return soname or posixpath.basename(need.name)
-
-
-def _requester(need: Need) -> str:
-    return "nothing" if need.requester is None else _name_of(need.requester)
+        yield opened.planned(provider, "skip", f"{provider.user} loads it {provider.loaded.found.how}")

@@ -87,6 +87,11 @@ class Loaded:
     found: Found
     parent: Loaded | None = None
 
+    @property
+    def file(self) -> str:
+        """The name of its file, or of a link to it."""
+        return posixpath.basename(self.name)
+
 
 @dataclass(frozen=True)
 class Need:
@@ -96,6 +101,17 @@ class Need:
     requester: Loaded | None
     loaded: Loaded | None
     search: Search
+
+    @property
+    def library(self) -> str:
+        """The SONAME of what is needed, which some objects need by its path."""
+        soname = None if self.loaded is None else self.loaded.found.info.soname
+        return soname or posixpath.basename(self.name)
+
+    @property
+    def user(self) -> str:
+        """The name of what needs it."""
+        return "nothing" if self.requester is None else self.requester.file
 
 
 @dataclass(frozen=True)
