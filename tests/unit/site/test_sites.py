@@ -91,24 +91,6 @@ def test_what_is_rendered_is_sound(rendered: Rendered, tmp_path: Path) -> None:
     assert scripts
 
 
-def own_words(name: str) -> list[str]:
-    """What belongs to one site alone: its root, its contact, where its users work, and its name if it is a name."""
-    site = site_of(name).site
-    names = [] if name in ("twin", "university") else [site.title, site.support.name]
-    return [site.root, site.support.contact, *names, *(one.path for one in site.file_systems if one.kind == "shared")]
-
-
-def speaks_of(text: str, word: str) -> bool:
-    return word in text and re.search(rf"(?<![\w./-]){re.escape(word)}(?![\w-])", text) is not None
-
-
-def test_no_site_speaks_of_another(rendered: Rendered) -> None:
-    """Two sites may have a mount of the same name; what another alone has stands nowhere."""
-    text, mine = "\n".join(rendered.tree.values()), own_words(rendered.site.name)
-    words = {word for name in embedded_sites() for word in own_words(name)}
-    assert {word for word in words.difference(mine) if speaks_of(text, word)} == set()
-
-
 @pytest.mark.parametrize(("name", "nics"), [("lumi", 4), ("university", None), ("twin", 4)])
 def test_how_many_adapters_traffic_uses(name: str, nics: int | None) -> None:
     """Where nodes with GPUs have different ones, the node that is asked about tells."""
