@@ -35,7 +35,6 @@ def command(before: str, after: str, site: str, as_json: bool) -> int:
     a paragraph for users. Exit 0 when nothing changed, 1 when something did.
     """
     old, new = load_facts(before), load_facts(after)
-    _require_one_site(old, new, before, after)
     loaded = load_site(site or _recorded_site(old, before))
     report = make_report(old, new, loaded.site, load_plans(loaded))
     if old.host != new.host:
@@ -68,12 +67,6 @@ def _lines_of_kind(name: str, changes: Sequence[Change]) -> Iterator[str]:
     if parts:
         words = (f"{what} {', '.join(names)}" for what, names in parts.items())
         yield f"  touches {'; '.join(words)}"
-
-
-def _require_one_site(before: Facts, after: Facts, file: str, other: str) -> None:
-    if before.site != after.site:
-        message = f"is of site {printable(before.site)}, {printable(other)} is of {printable(after.site)}"
-        raise ResolveError(Finding("facts-mismatch", Severity.FAULT, message, "compare two captures of one site", file))
 
 
 def _recorded_site(facts: Facts, file: str) -> str:

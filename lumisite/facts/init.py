@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from lumisite.facts.facts import Device, Driver, Facts, Releases, driver_text
+from lumisite.facts.facts import Device, Driver, Facts, driver_text
 from lumisite.machine.library_names import numbers_in
 from lumisite.site.cpu_list import format_cpu_list, parse_number_list
 from lumisite.site.read import read_file
@@ -32,10 +31,13 @@ def describe_site(nodes: Sequence[Facts], date: str) -> str:
     """Return a description of the site of some nodes; the one with most GPUs speaks for the machine."""
     import jinja2  # to capture a node needs no templates
 
-    kinds = _named_kinds(nodes)
     node = max(nodes, key=lambda facts: len(facts.gpus))
     fabric = _fabric(node)
-    stacks = list(_stacks(nodes))
+    kinds: list[dict[str, Any]] = []
+    for facts in nodes:
+        name = "gpu" if facts.gpus else "cpu"
+        count = sum(kind["name"].startswith(name) for kind in kinds)
+        kinds.append(_kind(f"{name}-{count + 1}" if count else name, facts, fabric["interfaces"]))
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -51,21 +53,9 @@ def describe_site(nodes: Sequence[Facts], date: str) -> str:
         node=node,
         runtime=next((facts.runtime for facts in nodes if facts.runtime.real), None),
         fabric=fabric,
-        stacks=stacks,
-        kinds=[_kind(name, facts, fabric) for name, facts in kinds.items()],
-        gpu_bus_ids={name: [gpu.bus for gpu in facts.gpus] for name, facts in kinds.items() if facts.gpus},
-        unread_stacks=list(_unread_stacks(nodes, stacks)),
+        stacks=list(_stacks(nodes)),
+        kinds=kinds,
     )
-
-
-def _named_kinds(nodes: Sequence[Facts]) -> dict[str, Facts]:
-    """Return each node by a name for its kind."""
-    found: dict[str, Facts] = {}
-    for facts in nodes:
-        name = "gpu" if facts.gpus else "cpu"
-        count = sum(bool(other.gpus) == bool(facts.gpus) for other in found.values())
-        found[f"{name}-{count + 1}" if count else name] = facts
-    return found
 
 
 def _host(facts: Facts) -> str:
@@ -76,54 +66,35 @@ def _source(facts: Facts) -> str:
     return f"here: lumisite facts on {_host(facts)}"
 
 
-# Network
-
-
-@dataclass(frozen=True)
-class _Fabric:
-    """The interfaces and adapters by which nodes exchange data, and the interfaces for management."""
-
-    carrier: str
-    adapters: tuple[str, ...]
-    interfaces: tuple[str, ...]
-    management: tuple[str, ...]
-
-
-def _fabric(facts: Facts) -> _Fabric:
-    """Return the fabric of a node: its fastest interfaces that are up."""
+def _fabric(facts: Facts) -> dict[str, Any]:
+    """Return the interfaces and adapters by which nodes exchange data: the fastest that are up; the others manage."""
     up = [name for name, each in facts.interfaces.items() if each.state in ("up", "unknown")]
     speeds = {name: facts.interfaces[name].speed_mbit or 0 for name in sorted(up, key=natural)}
-    fast = tuple(name for name, speed in speeds.items() if speed == max(speeds.values()))
+    fast = [name for name, speed in speeds.items() if speed == max(speeds.values())]
     buses = {facts.interfaces[name].bus for name in fast} - {None}
-    carrier, adapters = "tcp", []
+    carriers: dict[str, list[str]] = {}
     for fabric in all_fabrics():
         for name, adapter in facts.nics.items():
             is_kind = adapter.kind == posixpath.basename(fabric.folder) and fabric.driver in ("", adapter.driver)
             is_up = not fabric.link or (fabric.link == adapter.link and adapter.port == "ACTIVE")
             # An adapter for Ethernet may be for management.
             if is_kind and is_up and (fabric.link != "Ethernet" or adapter.bus in buses):
-                adapters.append(name)
-        if adapters:
-            carrier = fabric.carriers[0]
-            break
-    management = tuple(name for name in speeds if name not in fast)
-    return _Fabric(carrier, tuple(sorted(adapters, key=natural)), fast, management)
-
-
-# Software
+                carriers.setdefault(fabric.carriers[0], []).append(name)
+    carrier, adapters = next(iter(carriers.items()), ("tcp", []))
+    management = [name for name in speeds if name not in fast]
+    return {"carrier": carrier, "adapters": adapters, "interfaces": fast, "management": management}
 
 
 def _stacks(nodes: Sequence[Facts]) -> Iterator[dict[str, Any]]:
-    """Yield each stack of which a node has releases, those of the host first; one for GPUs where its driver is loaded.
+    """Yield each stack of which a node has releases, those of the host first.
 
-    The vendor's driver decides which releases for its GPUs run.
+    Those for GPUs count where the vendor's driver is loaded, which decides what runs.
     """
     products = [("", software) for maker, software in all_software() if maker.gpu is None]
     products += [(gpu, software) for gpu in gpu_names() for software in vendor(gpu).software]
     for gpu, software in products:
-        for facts in nodes:
-            driver = _driver(facts, gpu)
-            found = facts.stacks.get(software.name, Releases())
+        for facts in (facts for facts in nodes if software.name in facts.stacks):
+            found, driver = facts.stacks[software.name], _driver(facts, gpu)
             releases = sorted(filter(_RELEASE.fullmatch, found.versions), key=numbers_in)
             if releases and (driver or not gpu):
                 yield {
@@ -144,32 +115,20 @@ def _driver(facts: Facts, gpu: str) -> str | None:
     return next((driver_text(name, one) for name, one in drivers.items() if one.version or one.build), None)
 
 
-def _unread_stacks(nodes: Sequence[Facts], stacks: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Yield software of which a node has the driver and no release that was read, with the driver."""
-    read = {stack["gpu"] for stack in stacks}
-    for gpu in (name for name in gpu_names() if name not in read):
-        if driver := next(filter(None, (_driver(facts, gpu) for facts in nodes)), None):
-            yield vendor(gpu).software[0].title, driver
-
-
-# Node kinds
-
-
-def _kind(name: str, facts: Facts, fabric: _Fabric) -> dict[str, Any]:
+def _kind(name: str, facts: Facts, interfaces: Sequence[str]) -> dict[str, Any]:
+    """Return a node kind; its GPUs where their NUMA domains are known: of a node with one domain that one."""
     groups = [_group(group.cpus, group.numa or 0, facts.threads_per_core or 1) for group in facts.cpus]
     domains = {group["numa"] for group in groups}
-    interfaces = {each: facts.interfaces[each].numa for each in fabric.interfaces if each in facts.interfaces}
-    # Of a node with one NUMA domain that one.
     are_placed = all(gpu.numa in domains or (gpu.numa is None and len(domains) == 1) for gpu in facts.gpus)
+    places = {each: facts.interfaces[each].numa for each in interfaces if each in facts.interfaces}
     return {
         "name": name,
         "source": _source(facts),
         "l3": groups,
-        "has_threads": any("siblings" in group for group in groups),
-        "has_domains": all(group.numa is not None for group in facts.cpus),
         "count": len(facts.gpus),
         "gpus": [_gpu(gpu, groups) for gpu in facts.gpus] if are_placed else [],
-        "nics": [{"interface": each, "numa": numa} for each, numa in interfaces.items() if numa in domains],
+        "buses": [gpu.bus for gpu in facts.gpus],
+        "nics": [{"interface": each, "numa": numa} for each, numa in places.items() if numa in domains],
     }
 
 
@@ -181,7 +140,7 @@ def _group(text: str, numa: int, threads: int) -> dict[str, Any]:
     return {**{key: format_cpu_list(row) for key, row in rows.items() if row}, "numa": numa}
 
 
-def _gpu(gpu: Device, groups: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _gpu(gpu: Device, groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the place of a GPU: its NUMA domain, and its L3 group where that is one."""
     near = set(parse_number_list(gpu.cpus or ""))
     l3 = [at for at, group in enumerate(groups) if near and near >= set(parse_number_list(group["cores"]))]

@@ -89,7 +89,7 @@ def _dropped_releases(context: Context) -> Iterator[str]:
     """Yield the releases that the new driver does not support any more."""
     stack = context.driven
     if stack is not None and (releases := context.lost_releases(stack)):
-        supported, title = str(context.stated.stacks[stack].runs), context.site.stacks[stack].title
+        supported, title = str(context.new.stacks[stack].runs), context.site.stacks[stack].title
         yield f"Rebuild images with {title} {', '.join(releases)}: the new GPU driver supports {supported}."
 
 

@@ -47,36 +47,34 @@ class Context:
         return self.site.platforms[self.was]
 
     @property
-    def stated(self) -> Platform:
+    def new(self) -> Platform:
         """The platform after, where it is known, else the one before."""
         return self.site.platforms[self.now or self.was]
 
     @property
     def driven(self) -> str | None:
         """The stack of which a driver decides what runs, where the platform is known to have it."""
-        return self.site.gpu_stack if self.site.gpu_stack in self.stated.stacks else None
-
-    def stack_of(self, title: str) -> str:
-        """Return the site's stack for software on the host, by its title there; empty where the site has none."""
-        known = ((stack, software_of(stack, self.site.stacks[stack].gpu)) for stack in self.site.stacks)
-        return next((stack for stack, software in known if software is not None and software.title == title), "")
-
-    def lost_releases(self, stack: str) -> tuple[str, ...]:
-        """Return the releases of the site that the new driver no longer supports, as far as that is known."""
-        return tuple(release for release in self.site.releases(stack) if self.loses(stack, parse_release(release)))
+        return self.site.gpu_stack if self.site.gpu_stack in self.new.stacks else None
 
     def loses(self, stack: str, release: Version | None) -> bool:
-        """Return whether the new driver no longer supports a release that the old one did."""
-        old, new = self.old.stacks.get(stack), self.stated.stacks.get(stack)
+        """Return whether the new driver no longer supports a release that the old one did, as far as that is known."""
+        old, new = self.old.stacks.get(stack), self.new.stacks.get(stack)
         if release is None or old is None or new is None:
             return False
         return old.in_range(release) and not new.in_range(release)
 
+    def lost_releases(self, stack: str) -> tuple[str, ...]:
+        """Return the releases of the site that the new driver no longer supports."""
+        return tuple(release for release in self.site.releases(stack) if self.loses(stack, parse_release(release)))
+
     @cached_property
     def borrowed(self) -> dict[str, set[str]]:
         """The libraries that images of each family borrow from the host: its own, and all that these need."""
-        sides, families = (self.before, self.after), self.site.families.items()
-        return {name: {soname for facts in sides for soname in _needed(facts, one.libraries)} for name, one in families}
+        families = self.site.families.items()
+        return {
+            name: _needed(self.before, family.libraries) | _needed(self.after, family.libraries)
+            for name, family in families
+        }
 
 
 def make_context(site: Site, before: Facts, after: Facts, plans: Iterable[LoadedPlan] = ()) -> Context:
@@ -127,28 +125,32 @@ def touches(change: Change, context: Context) -> tuple[Touched, ...]:
     """Return what a change touches, each part once."""
     found = [part for template in BY_NAME[change.kind].touches for part in parts_of(template, change, context)]
     found += (part for name in change.names for part in naming(name, context))
-    more = {"driver": _driver, "image": _image}.get(change.kind)
-    found += more(change, context) if more else ()
+    if change.kind == "driver":
+        found += _of_driver(change, context)
+    if change.kind == "image":
+        found += _of_image(change, context)
     return tuple(dict.fromkeys(found))
 
 
 def parts_of(template: str, change: Change, context: Context) -> Iterator[Touched]:
     """Yield the parts of a site that a template of a row stands for."""
-    site, (what, _, name) = context.site, template.partition(" ")
+    what, _, name = template.partition(" ")
     if what == "settings":
-        yield from (Touched("setting", each.name) for each in site.settings if re.search(name, each.name))
+        yield from (Touched("setting", each.name) for each in context.site.settings if re.search(name, each.name))
         return
     name = name.replace("{platform}", context.was).replace("{now}", context.now or context.was)
     word = re.search(r"\{(\w+)\}", name)
     for value in _values(word[1], change, context) if word else ("",):
-        yield Touched(what, name.format(**{word[1]: value}) if word else name)  # type: ignore[arg-type]
+        yield Touched(what, name.replace(word[0], value) if word else name)  # type: ignore[arg-type]
 
 
 def _values(word: str, change: Change, context: Context) -> Collection[str]:
     """Return all that a word in braces stands for."""
-    site, counts = context.site, {len(context.before.gpus), len(context.after.gpus)}
+    site, stacks = context.site, context.old.stacks
+    counts = {len(context.before.gpus), len(context.after.gpus)}
     kinds = {name: kind for name, kind in site.node_kinds.items() if len(kind.gpus) in counts}
-    stack = context.stack_of(change.subject)
+    known = {stack: software_of(stack, described.gpu) for stack, described in site.stacks.items()}
+    changed = [stack for stack, software in known.items() if software is not None and software.title == change.subject]
     is_driver = site.gpu_vendor is not None and change.subject in gpu_of(site.gpu_vendor).drivers
     found: dict[str, Collection[str]] = {
         "kind": kinds,
@@ -157,10 +159,10 @@ def _values(word: str, change: Change, context: Context) -> Collection[str]:
         "module": site.modules,
         "runtime": [site.command],
         "borrowing": [name for name, family in site.families.items() if family.libraries],
-        "host_stack": [name for name in site.host_stacks if name in context.old.stacks],
+        "host_stack": [name for name in site.host_stacks if name in stacks],
         "driven": [context.driven] if context.driven and is_driver else [],
-        "stack": [stack] if stack in context.old.stacks else [],
-        "stack_module": [name for name, module in site.modules.items() if stack in module.version],
+        "stack": [stack for stack in changed if stack in stacks],
+        "stack_module": [name for name, module in site.modules.items() if {*changed}.intersection(module.version)],
     }
     return found[word]
 
@@ -196,7 +198,7 @@ def _modules_binding(path: str, site: Site) -> Iterator[Touched]:
             yield Touched("module", name)
 
 
-def _driver(change: Change, context: Context) -> Iterator[Touched]:
+def _of_driver(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the modules and the images whose release the new driver does not support."""
     stack = context.driven
     if stack is None or not _values("driven", change, context):
@@ -222,7 +224,7 @@ def _versions_with(context: Context, module: Module, release: str) -> Iterator[s
         yield module_version(site, module, combination)
 
 
-def _image(change: Change, context: Context) -> Iterator[Touched]:
+def _of_image(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the family that recognises an image, its modules, and the stored plans that were made for it."""
     site = context.site
     for path in change.names:
