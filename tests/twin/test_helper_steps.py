@@ -35,6 +35,8 @@ PAGE = (Path(__file__).parent.parent.parent / "docs/how-to/site-wide-helper.md")
 FILTER = PAGE.partition("```lua\n")[2].partition("```")[0].replace("/appl/local/lumisite", SITE_TREE)
 #: The variables that `tell.py` shows.
 SHOWN = ("NCCL_", "GLOO_", "MIOPEN_", "PYTHON")
+#: Partitions, nodes, and tasks on each.
+SHAPES = [(name, nodes, tasks) for name in ("standard-g", "small-g") for nodes in (1, 2) for tasks in (1, 2)]
 BOUND = ["/opt/cray", "/project", "/scratch", "/usr/lib64/libcxi.so.1", "/var/spool/slurmd"]
 
 
@@ -94,19 +96,22 @@ def test_with_the_module_every_container_has_all(modules: Cluster) -> None:
     assert done.stderr == ""
 
 
-def test_env_says_what_a_rank_finds(modules: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    """Real Lmod, Slurm, prolog and wrapper against the same question to `lumisite env`."""
-    assert main(["env", IMAGE, "--site", "twin", "--nodes", "2", "--tasks-per-node", "1", "--json"]) == 0
+@pytest.mark.parametrize(("partition", "nodes", "tasks"), [*SHAPES], ids=str)
+def test_env_says_what_a_rank_finds(
+    modules: Cluster, partition: str, nodes: int, tasks: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Real Lmod, Slurm, prolog and wrapper against the same question to `lumisite env`, for each shape of a step."""
+    shape = ["--nodes", str(nodes), "--tasks-per-node", str(tasks), "--partition", partition]
+    assert main(["env", IMAGE, "--site", "twin", *shape, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     mine, theirs = f"lumisite-{os.getuid()}", f"lumisite-{USER_ID}"
-    first = told_by(modules.run(f"{LOAD}; srun -p standard-g -N2 --ntasks-per-node=1 {CONTAINER}"))[0]
-    differing = ("LUMISITE_", "PATH", "MASTER_", "SLURM_", "SINGULARITY_BINDPATH")
-    for name, one in told["variables"].items():
-        if not name.startswith(differing) and name.startswith(SHOWN):
-            value = None if one["value"] is None else one["value"].replace(mine, theirs)
-            assert first.environment.get(name) == value, name
-    step = told_by(modules.run(f"{LOAD}; srun -p standard-g -N2 --ntasks-per-node=1 {TASK}"))[0]
-    assert [bind["target"] for bind in told["binds"]] == step.binds
+    srun = f"{LOAD}; srun -p {partition} -N{nodes} --ntasks-per-node={tasks}"
+    first = told_by(modules.run(f"{srun} {CONTAINER}"))[0]
+    expected = {name: one["value"] for name, one in told["variables"].items() if name.startswith(SHOWN)}
+    assert len(expected) > 4
+    for name, value in expected.items():
+        assert first.environment.get(name) == (value and value.replace(mine, theirs)), name
+    assert [bind["target"] for bind in told["binds"]] == told_by(modules.run(f"{srun} {TASK}"))[0].binds
 
 
 def test_the_wrapper_is_what_srun_starts(modules: Cluster) -> None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from lumisite.render.manifest import MANIFEST, parse_manifest
 from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
 from lumisite.site.load import LoadedSite
 from lumisite.site.selection import resolve_selection
-from tests.support.prologs import SHELLS, lay_out, lumi_like, render_files, shell_command, write_script
+from tests.support.prologs import lay_out, lumi_like, render_files, shell_command, write_script
 from tests.support.sites import load_text, site_faults, site_text
 from tests.support.wrappers import RUNTIME, Wrapper
 
@@ -121,7 +119,6 @@ def test_a_stack_of_gpus_has_a_driver() -> None:
 # ---- the wrapper
 
 
-@pytest.mark.parametrize("shell", SHELLS)
 def test_without_a_path_the_next_runtime_on_path_is_the_real_one(shell: str, tmp_path: Path) -> None:
     files = render_files(lumi_like(("    executable: /usr/bin/singularity\n", "")), rocm=("6.2", "7.0"))
     lay_out(tmp_path, files)

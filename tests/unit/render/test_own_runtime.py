@@ -15,7 +15,6 @@ from lumisite.site.load import LoadedSite
 from lumisite.site.selection import resolve_selection
 from tests.support.prologs import (
     ROOT,
-    SHELLS,
     lay_out,
     lumi_like,
     render_files,
@@ -43,7 +42,6 @@ SECOND = (
 )
 
 
-@pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("second", [True, False])
 def test_each_wrapper_is_for_the_runtime_of_its_name(shell: str, tmp_path: Path, *, second: bool) -> None:
     """Without one of its name it is for the default runtime, which Apptainer understands."""

@@ -6,17 +6,9 @@ import os
 import re
 from pathlib import Path
 
-import pytest
-
 from lumisite.site.load import load_site
-from tests.support.prologs import SHELLS, STEP, Script, lay_out, lumi_like_files, shell_command
+from tests.support.prologs import STEP, Script
 from tests.support.tools import traced
-
-
-@pytest.fixture(params=SHELLS)
-def prolog(request: pytest.FixtureRequest, tmp_path: Path) -> Script:
-    spank = lay_out(tmp_path, lumi_like_files())
-    return Script(tuple(shell_command(request.param, tmp_path)), spank / "task_prolog")
 
 
 def system_calls(prolog: Script, tmp_path: Path) -> list[str]:

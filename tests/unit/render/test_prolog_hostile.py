@@ -60,9 +60,13 @@ ALLOWED = LEDGER | {
 
 
 @pytest.fixture(params=EVERY_SHELL)
-def prolog(request: pytest.FixtureRequest, tmp_path: Path) -> Script:
-    spank = lay_out(tmp_path, lumi_like_files())
-    return Script(tuple(shell_command(request.param, tmp_path)), spank / "task_prolog")
+def shell(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def prolog(shell: str, tmp_path: Path) -> Script:
+    return Script(tuple(shell_command(shell, tmp_path)), lay_out(tmp_path, lumi_like_files()) / "task_prolog")
 
 
 def harmless(ran: Ran) -> Ran:
@@ -173,28 +177,21 @@ def test_libraries_that_break_the_tools_it_runs(prolog: Script, tmp_path: Path, 
     assert Path(ran.exports["MIOPEN_USER_DB_PATH"]).is_dir()
 
 
-def test_a_verbose_shell_writes_nothing_that_slurm_obeys(tmp_path: Path) -> None:
-    """Slurm reads stderr as it reads stdout; bash has echoed these lines before the first command can stop it."""
-    prolog = Script(tuple(shell_command("bash", tmp_path)), lay_out(tmp_path, lumi_like_files()) / "task_prolog")
-    ran = prolog.step(SHELLOPTS="verbose")
-    assert ran.status == 0
-    assert ran.exports["PYTHONNOUSERSITE"] == "1"
-    assert not re.search(r"^(export|unset|print) ", ran.stderr, re.MULTILINE)
-
-
-@pytest.mark.parametrize("option", ["noexec", "onecmd"])
-def test_a_shell_that_runs_nothing_still_lets_the_task_start(tmp_path: Path, option: str) -> None:
-    prolog = Script(tuple(shell_command("bash", tmp_path)), lay_out(tmp_path, lumi_like_files()) / "task_prolog")
+@pytest.mark.parametrize("shell", ["bash"])
+@pytest.mark.parametrize("option", ["noexec", "onecmd", "verbose"])
+def test_a_bash_that_runs_nothing_or_echoes_all_still_lets_the_task_start(prolog: Script, option: str) -> None:
+    """Slurm reads stderr as it reads stdout; bash has echoed lines before the first command can stop it."""
     ran = prolog.step(SHELLOPTS=option)
-    assert (ran.status, ran.stdout) == (0, "")
+    assert (ran.status, "PYTHONNOUSERSITE" in ran.exports) == (0, option == "verbose")
+    assert not re.search(r"^(export|unset|print) ", ran.stderr, re.MULTILINE)
 
 
 # ---- what the process is given
 
 
 def start(prolog: Script, **options: object) -> subprocess.CompletedProcess[bytes]:
-    arguments: dict[str, object] = {"env": STEP, "stdin": subprocess.DEVNULL, "timeout": 20, **options}
-    return subprocess.run([*prolog.command, str(prolog.path)], **arguments)  # type: ignore[call-overload,no-any-return]
+    given: dict[str, object] = {"env": STEP, "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "timeout": 20}
+    return subprocess.run([*prolog.command, str(prolog.path)], **{**given, **options})  # type: ignore[call-overload,no-any-return]
 
 
 def test_a_working_directory_that_is_gone(prolog: Script, tmp_path: Path) -> None:
@@ -205,39 +202,32 @@ def test_a_working_directory_that_is_gone(prolog: Script, tmp_path: Path) -> Non
         os.chdir(gone)
         gone.rmdir()
 
-    done = start(prolog, preexec_fn=leave_it, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    done = start(prolog, preexec_fn=leave_it)
     assert done.returncode == 0
     assert b"export PYTHONNOUSERSITE=1\n" in done.stdout
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_a_closed_descriptor(prolog: Script, number: int) -> None:
-    assert start(prolog, preexec_fn=lambda: os.close(number), stdin=None).returncode == 0
+    assert start(prolog, preexec_fn=lambda: os.close(number), stdin=None, stdout=None).returncode == 0
 
 
-def test_a_full_disk_behind_stdout(prolog: Script) -> None:
-    with Path("/dev/full").open("w") as full:
-        done = start(prolog, stdout=full, stderr=subprocess.PIPE)
-    assert (done.returncode, done.stderr) == (0, b"")
-
-
-def test_a_reader_that_has_gone(prolog: Script) -> None:
+@pytest.mark.parametrize("kind", ["full disk", "gone"])
+def test_a_stdout_that_takes_nothing(prolog: Script, kind: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    try:
-        done = start(prolog, stdout=writer, stderr=subprocess.PIPE, restore_signals=True)
-    finally:
-        os.close(writer)
+    with Path("/dev/full").open("w") as full:
+        done = start(prolog, stdout=full if kind == "full disk" else writer, stderr=subprocess.PIPE)
+    os.close(writer)
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-@pytest.mark.parametrize("files", [13, 14, 16, 32])
+@pytest.mark.parametrize("files", [13, 32])
 def test_few_descriptors(prolog: Script, files: int) -> None:
     """dash and busybox need a dozen to run any script at all, and ksh crashes with less than 18."""
     least = 18 if prolog.command[0].endswith("as-ksh/sh") else 0
     limit = (resource.RLIMIT_NOFILE, (max(files, least),) * 2)
-    done = start(prolog, preexec_fn=lambda: resource.setrlimit(*limit), stdout=subprocess.PIPE)
-    assert done.returncode == 0
+    assert start(prolog, preexec_fn=lambda: resource.setrlimit(*limit)).returncode == 0
 
 
 def no_file_grows() -> None:
@@ -248,7 +238,7 @@ def test_no_space_for_files(prolog: Script, tmp_path: Path) -> None:
     """Whoever writes past the limit gets a signal, which would end the prolog, and the task with it."""
     with (tmp_path / "out").open("w") as out:
         assert start(prolog, preexec_fn=no_file_grows, stdout=out).returncode == 0
-    done = start(prolog, preexec_fn=no_file_grows, stdout=subprocess.PIPE)
+    done = start(prolog, preexec_fn=no_file_grows)
     assert done.returncode == 0
     assert b"export PYTHONNOUSERSITE=1\n" in done.stdout
     assert b"MIOPEN_USER_DB_PATH" not in done.stdout, "no cache could be written"
@@ -308,11 +298,6 @@ def test_a_long_list_is_left_as_it_is(prolog: Script, name: str) -> None:
     assert ("SINGULARITY_BINDPATH" in ran.exports) == (name not in ("SINGULARITY_BINDPATH", "SINGULARITY_BIND"))
 
 
-@pytest.mark.parametrize("mask", [0o000, 0o007, 0o777])
-def test_a_strange_umask(prolog: Script, mask: int) -> None:
-    assert start(prolog, preexec_fn=lambda: os.umask(mask), stdout=subprocess.PIPE).returncode == 0
-
-
 def changed(prolog: Script, *changes: tuple[str, str]) -> None:
     text = prolog.path.read_text()
     for old, new in changes:
@@ -321,7 +306,7 @@ def changed(prolog: Script, *changes: tuple[str, str]) -> None:
     prolog.path.write_text(text)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGQUIT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
 def test_a_signal_while_it_runs(prolog: Script, tmp_path: Path, number: signal.Signals) -> None:
     """It waits for a fifo in place of a file of the kernel; what it had to say by then is still said."""
     os.mkfifo(tmp_path / "fifo")
@@ -355,25 +340,6 @@ def test_a_node_that_lacks_something(prolog: Script, changes: list[tuple[str, st
     assert ran.status == 0
     if changes[0][0] != "/dev/null":
         assert harmless(ran).exports["PYTHONNOUSERSITE"] == "1"
-
-
-def test_a_folder_in_the_root_with_a_comma_makes_no_other_be_there(prolog: Script, tmp_path: Path) -> None:
-    (tmp_path / "root/a,b").mkdir(parents=True)
-    changed(prolog, ("for folder in /*", f"for folder in {tmp_path}/root/*"))
-    assert "/usr" not in harmless(prolog.step()).exports["SINGULARITY_BINDPATH"].split(",")
-
-
-@pytest.mark.parametrize("kind", ["absent", "file", "dangling", "loop"])
-def test_a_tmp_that_is_none(prolog: Script, tmp_path: Path, kind: str) -> None:
-    tmp = tmp_path / "tmp"
-    tmp.rmdir()
-    if kind == "file":
-        tmp.touch()
-    elif kind in ("dangling", "loop"):
-        tmp.symlink_to(tmp if kind == "loop" else tmp_path / "nowhere")
-    ran = harmless(prolog.step(SLURM_LOCALID="0"))
-    assert "MIOPEN_USER_DB_PATH" not in ran.exports
-    assert any("no place for private directories" in line for line in ran.prints)
 
 
 @pytest.mark.skipif(
@@ -447,12 +413,3 @@ def test_a_site_with_next_to_nothing_gives_a_script_that_runs_to_its_end(tmp_pat
     sparse = Script(prolog.command, lay_out(tmp_path / "sparse", files) / "task_prolog")
     ran = harmless(sparse.step(LUMISITE_VERBOSE="all"))
     assert ": no CPU binding" in ran.prints[-1]
-
-
-@pytest.mark.parametrize("shell", SHELLS)
-@pytest.mark.parametrize("rocm", [("all",), ("6.2",)])
-def test_every_script_parses_in_every_shell(tmp_path: Path, shell: str, rocm: tuple[str, ...]) -> None:
-    spank = lay_out(tmp_path, lumi_like_files(*rocm))
-    for path in (spank / "task_prolog", spank / "bin/singularity", spank / "bin/apptainer"):
-        done = subprocess.run([*shell_command(shell, tmp_path), "-n", str(path)], capture_output=True, check=False)
-        assert (done.returncode, done.stderr) == (0, b""), path

@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
-from tests.support.kernels import be_node, kernel_files
-from tests.support.prologs import SHELLS, STEP, Script, lay_out, lumi_like, lumi_like_files, shell_command
-from tests.support.wrappers import LAIF, Wrapper, make
+from tests.support.prologs import STEP, Script
+from tests.support.wrappers import LAIF, Wrapper
 
 NODE = STEP["SLURMD_NODENAME"]
 WITH_PID = {"SLURM_TASK_PID": str(os.getpid() + 10**8)}
-
-
-@pytest.fixture(params=SHELLS)
-def prolog(request: pytest.FixtureRequest, tmp_path: Path) -> Script:
-    spank = lay_out(tmp_path, lumi_like_files())
-    be_node(tmp_path, kernel_files(lumi_like().site, "lumi-g"))
-    return Script(tuple(shell_command(request.param, tmp_path)), spank / "task_prolog")
-
-
-@pytest.fixture(params=SHELLS)
-def wrapper(request: pytest.FixtureRequest, tmp_path: Path) -> Wrapper:
-    return make(tmp_path, request.param)
 
 
 def lines(prolog: Script, local_id: str, verbose: str = "1", **changes: str) -> list[str]:
@@ -42,6 +28,7 @@ def test_the_first_task_of_a_node_says_all_and_the_others_what_is_their_own(prol
     (line,) = other
     assert line.startswith(f"lumisite: {NODE} rank 11: ")
     assert "25-31" in line, "its CPUs"
+    assert len(lines(prolog, "0", "all")) == len(lines(prolog, "5", "all")) == len(first)
 
 
 def test_each_task_says_why_it_gets_no_mask(prolog: Script) -> None:
@@ -49,11 +36,6 @@ def test_each_task_says_why_it_gets_no_mask(prolog: Script) -> None:
     assert lines(prolog, "4", LUMISITE_CPU_BIND="off") == [
         f"lumisite: {NODE} rank 12: no CPU binding: the binding is yours"
     ]
-
-
-def test_all_makes_each_task_say_all(prolog: Script) -> None:
-    first, other = lines(prolog, "0", "all"), lines(prolog, "5", "all")
-    assert len(first) == len(other) > 10
 
 
 @pytest.mark.parametrize("verbose", ["", "0", "no", "off"])
@@ -74,8 +56,5 @@ def test_the_wrapper_speaks_for_a_node_too(wrapper: Wrapper) -> None:
     assert all(line.startswith(f"lumisite: {NODE} rank 8: ") for line in first)
     assert said(wrapper, "3", LAIF) == []
     assert len(said(wrapper, "3", LAIF, LUMISITE_VERBOSE="all")) == len(first)
-
-
-def test_outside_of_a_step_no_rank_is_named(wrapper: Wrapper) -> None:
-    found = said(wrapper, None, LAIF)
-    assert f"lumisite: {LAIF}: family laif-multitorch" in found
+    # Outside of a step no rank is named.
+    assert f"lumisite: {LAIF}: family laif-multitorch" in said(wrapper, None, LAIF)
