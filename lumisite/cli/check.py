@@ -9,13 +9,13 @@ import click
 from lumisite.cli.commands import Command
 from lumisite.cli.options import PATH, host_root_option, json_option, require_directory
 from lumisite.cli.output import print_note, print_result, warn_untried
-from lumisite.cli.site_choice import recorded_site, required_site
+from lumisite.cli.site_choice import required_site
 from lumisite.errors import ResolveError, SiteError
 from lumisite.findings.exit_code import exit_code
 from lumisite.findings.finding import Finding, Place, Severity
 from lumisite.findings.writers import advice, line, message
 from lumisite.site.load import load_plans, load_site
-from lumisite.text import counted, printable
+from lumisite.text import counted
 
 
 @click.command(cls=Command)
@@ -72,11 +72,17 @@ def _fault_row(finding: Finding) -> dict[str, object]:
 
 def _check_host(site: str, root: Path | None, host_root: str, *, as_json: bool) -> int:
     """Print one line for each fault of a node; return 0 without one, 5 when only this node can be meant, else 1."""
+    from lumisite.cli.site_of_root import site_of_root
     from lumisite.machine.host import DiskTree
     from lumisite.release.host.checks import check_release
+    from lumisite.release.root import existing_root
 
     require_directory(host_root)
-    name = site or (required_site("") if root is None else _site_of(root))
+    deployed = existing_root(root) if root and not site else None
+    name = site or (site_of_root(deployed) if deployed else "")
+    if not name and deployed and deployed.current:
+        raise ResolveError(f"{root}: has a release of a site that is not known here (name it with --site FILE)")
+    name = name or required_site("")
     loaded, host = load_site(name), DiskTree(host_root)
     checked = check_release(loaded, root, host)
     lines = list(map(line, checked.findings))
@@ -104,17 +110,3 @@ def _check_host(site: str, root: Path | None, host_root: str, *, as_json: bool) 
     else:
         print_note(f"{what} matches {where}: {checks} passed")
     return exit_code(checked.findings)
-
-
-def _site_of(path: Path) -> str:
-    """Return the site of the release that is deployed in a root; raise `ResolveError` where it is not known."""
-    from lumisite.release.root import existing_root, inspect_release
-
-    root = existing_root(path)
-    named = inspect_release(root, root.current).manifest.site if root.current else ""
-    name = recorded_site(named, root.release(root.current)) if named else required_site("")
-    if not name:
-        raise ResolveError(
-            f"{path}: has a release of site {printable(named)}, which is not embedded (name it with --site FILE)"
-        )
-    return name

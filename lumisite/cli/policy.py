@@ -15,13 +15,12 @@ import click
 from lumisite.cli.commands import Command
 from lumisite.cli.options import json_option, root_argument
 from lumisite.cli.output import print_note, print_result
-from lumisite.cli.site_choice import recorded_site
+from lumisite.cli.site_of_root import site_of_root
 from lumisite.errors import DifferenceError, ResolveError, refused
 from lumisite.release.policy import NAME, WORDS, Policy, PolicyLine, change_policy, policy_path, read_policy
-from lumisite.release.root import Root, existing_root, manifests
+from lumisite.release.root import Root, existing_root
 from lumisite.release.tree import user_and_node
 from lumisite.site.load import load_site
-from lumisite.site.model import Site
 from lumisite.text import columns, nearest_name
 
 #: What the words mean, and what holds where no line fits a step.
@@ -79,7 +78,8 @@ def command(root: Path, word: str | None, partitions: tuple[str, ...], accounts:
 
 def _check_names(names: Iterable[tuple[str, str]], root: Root) -> None:
     """Raise `ResolveError` for a name that cannot be written, or that the site of the root's releases does not have."""
-    site = _site_of(root)
+    known = site_of_root(root)
+    site = load_site(known).site if known else None
     for scope, name in names:
         if not NAME.fullmatch(name):
             remedy = "use letters, digits and . _ @ + -"
@@ -93,13 +93,6 @@ def _check_names(names: Iterable[tuple[str, str]], root: Root) -> None:
             raise ResolveError(f"{name}: no partition of site {site.name} ({remedy})")
         if scope == "account" and site.accounts and not any(fnmatch.fnmatchcase(name, one) for one in site.accounts):
             raise ResolveError(f"{name}: no account of site {site.name} (`sacctmgr show account` lists the accounts)")
-
-
-def _site_of(root: Root) -> Site | None:
-    """Return the site of the releases in a root; `None` where it is not known here."""
-    release = root.release(root.current) if root.current else None
-    name = next((recorded_site(manifest.site, release) for manifest in manifests(root)), "")
-    return load_site(name).site if name else None
 
 
 def _lines(root: Root, policy: Policy | None) -> Iterator[str]:

@@ -13,7 +13,8 @@ from lumisite.cli.commands import Command
 from lumisite.cli.options import PATH, host_root_option, json_option, require_directory
 from lumisite.cli.output import print_json, print_lines, print_note, print_table
 from lumisite.cli.policy import OTHERWISE, describe_policy
-from lumisite.cli.site_choice import recorded_site, required_site
+from lumisite.cli.site_choice import required_site
+from lumisite.cli.site_of_root import site_of_root
 from lumisite.errors import LumisiteError
 from lumisite.findings.exit_code import exit_code
 from lumisite.findings.finding import Finding, Severity
@@ -49,7 +50,7 @@ def command(root: Path | None, all_releases: bool, site: str, host_root: str, as
     if all_releases:
         return _print_releases(found, as_json=as_json)
     release = inspect_release(found, found.current) if found.current else None
-    if release and not name and (name := recorded_site(release.manifest.site, found.release(found.current))):
+    if release and not name and (name := site_of_root(found)):
         loaded = load_site(name)
     if release:
         code, status = _status(found, release, name, loaded, DiskTree(host_root))

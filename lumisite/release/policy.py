@@ -64,8 +64,9 @@ def policy_path(root: Path) -> Path:
 def read_policy(root: Path) -> Policy | None:
     """Read the policy of a root as the helper's scripts do, `None` where it has none.
 
-    They follow a link, obey a line with more blanks too, pass over blank lines and those that begin with `#`, and are off
-    from a line of another form on, behind the limits, and for all jobs where the file has no line or users cannot read it.
+    They follow a link, obey a line with more blanks too, and pass over blank lines and those that begin with `#`. They
+    are off from a line of another form on, behind the limits, and for all jobs where the file has no line or users
+    cannot read it.
     """
     path = policy_path(root)
     try:

@@ -58,7 +58,7 @@ def test_a_root_knows_its_site(node: Callable[..., Path], capsys: Output, monkey
     capsys.readouterr()
     Path("root/current/site/site.yaml").unlink()
     assert main(["check", "--host", "--root", "root", "--host-root", "host"]) == 2
-    assert "has a release of site other, which is not embedded" in capsys.readouterr().err
+    assert "has a release of a site that is not known here" in capsys.readouterr().err
 
 
 def test_an_edited_release_sends_back(node: Callable[..., Path], capsys: Output) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tests.support.images import sif
 from tests.support.sites import site_text
 from tests.support.twin_hosts import LIBCXI, MPI, host
 from tests.unit.release.conftest import Check, Node
+from tests.unit.release.host.test_mounts import table
 
 Changes = Mapping[str, bytes | Link | None]
 HOST = ["--host", "--root", "root", "--host-root", "host"]
@@ -189,6 +191,13 @@ def test_a_folder_of_the_library_path_that_is_gone_is_named(planned: Path, check
     (planned / "appl/plugin").rename(planned / "appl/other")
     found = [(one["path"], one["code"], one["expected"]) for one in check("site.yaml")[1]]
     assert found == [("/appl/plugin/lib", "host-path", BOTH)]
+
+
+def test_what_its_missing_mount_takes_away_is_not_named(planned: Path, check: Check) -> None:
+    shutil.rmtree(planned / "appl/plugin")
+    mounted = table("/scratch", "/project", "/projappl", "/flash")
+    write_tree(planned, {"/proc/self/mountinfo": mounted})
+    assert [(one["path"], one["code"]) for one in check("site.yaml")[1]] == [("/appl", "host-mount")]
 
 
 @pytest.mark.parametrize("kind", ["another image", "a pipe"])
