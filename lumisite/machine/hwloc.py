@@ -7,12 +7,13 @@ files that hwloc 2.0 to 2.9 wrote.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from lumisite.findings.finding import Finding, Severity
-from lumisite.machine.topology import Core, CoreGroup, Topology, TopologyError, cores_of, gpus_of, is_gpu, place_of
+from lumisite.machine.topology import CoreGroup, Topology, TopologyError, is_gpu, read_node
 from lumisite.text import printable
 
 SIZE_LIMIT_BYTES = 8 << 20
@@ -37,19 +38,15 @@ _ATTRIBUTES = {
 def parse_hwloc(data: bytes, file: str) -> Topology:
     """Read the text of an hwloc XML file; `file` is its name for messages. Raises `TopologyError`.
 
-    PUs outside the machine's `allowed_cpuset` count as reserved. GPUs are numbered in the order of their PCI addresses,
-    which is the order of the vendors' own tools.
+    PUs outside the machine's `allowed_cpuset` count as reserved.
     """
     try:
         read = _HwlocFile(file, ElementTree.fromstring(data))  # noqa: S314 - the user's own file
     except (ElementTree.ParseError, ValueError, LookupError) as error:
         raise _unfit(file, f"not XML: {error}") from None
-    cores = cores_of(_cores(read))
-    present = frozenset(pu for core in cores for pu in core.pu_os)
+    node = read_node(file, _cores(read), {bus: [_near(read, element)] for bus, element in _gpus(read)})
     allowed = read.cpuset(read.objects[0], "allowed_cpuset")
-    gpus = {bus: _place(read, element, cores) for bus, element in _gpus(read)}
-    reserved = frozenset() if allowed is None else present - allowed
-    return Topology(file, cores, gpus_of(gpus), reserved)
+    return node if allowed is None else replace(node, reserved=node.pu_os - allowed)
 
 
 class _HwlocFile:
@@ -142,8 +139,8 @@ def _gpus(read: _HwlocFile) -> Iterator[tuple[str, Element]]:
                 yield read.value(element, "pci_busid")[0], element
 
 
-def _place(read: _HwlocFile, element: Element, cores: Sequence[Core]) -> tuple[int | None, int | None]:
-    """Place a GPU by the CPUs of the nearest object above it that is not input or output itself."""
+def _near(read: _HwlocFile, element: Element) -> frozenset[int]:
+    """Return the PUs of the nearest object above a GPU that is not input or output itself."""
     above = next((above for above in read.above(element) if above.get("type") not in _INPUT_OUTPUT), None)
     near = None if above is None else read.cpuset(above)
-    return place_of(cores, near if near is not None else [pu for core in cores for pu in core.pu_os])
+    return frozenset(map(read.number, read.of_kind("PU"))) if near is None else near

@@ -6,12 +6,12 @@ Source of the files: Documentation/admin-guide/cputopology.rst and ABI/{stable,t
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.host import PCI_DEVICES, gpus_of_node
-from lumisite.machine.topology import Core, CoreGroup, Topology, TopologyError, cores_of, gpus_of, place_of
+from lumisite.machine.topology import CoreGroup, Topology, TopologyError, read_node
 from lumisite.machine.tree import Tree, names_of, small_text
 from lumisite.site.cpu_list import CpusetError, parse_number_list
 from lumisite.site.kinds import NO_GPUS, NodeFacts
@@ -23,11 +23,12 @@ _STATUS = "/proc/self/status"
 
 def read_topology(tree: Tree) -> Topology:
     """Read cores, L3s, NUMA domains and the GPUs that can be used; raises `TopologyError`."""
-    cores = cores_of(_cores(tree))
-    if not cores:
+    numa_of = _numa_of(tree)
+    near = {gpu.bus: [*_near(tree, gpu.bus, numa_of)] for gpu in gpus_of_node(tree) if gpu.usable}
+    node = read_node("this node", _cores(tree, numa_of), near)
+    if not node.cores:
         raise _fault(tree, f"{_CPU}/online", "no CPU number in it", "copy the file again from the node")
-    buses = (gpu.bus for gpu in gpus_of_node(tree) if gpu.usable)
-    return Topology("this node", cores, gpus_of({bus: _place(tree, bus, cores) for bus in buses}))
+    return node
 
 
 def read_facts(tree: Tree, drivers: Mapping[str, Collection[str]]) -> NodeFacts:
@@ -62,9 +63,8 @@ def read_allowed(tree: Tree) -> frozenset[int]:
     raise _fault(tree, _STATUS, "no Cpus_allowed_list in it", "copy the file again from the node")
 
 
-def _cores(tree: Tree) -> Iterator[CoreGroup]:
+def _cores(tree: Tree, numa_of: Mapping[int, int]) -> Iterator[CoreGroup]:
     online = _numbers(tree, f"{_CPU}/online")
-    numa_of = _numa_of(tree)
     seen: set[int] = set()
     l3_of: dict[int, frozenset[int]] = {}  # one core is asked for all that share its cache
     for cpu in sorted(online):
@@ -103,16 +103,14 @@ def _numa_of(tree: Tree) -> dict[int, int]:
     return {cpu: node for node in nodes for cpu in _numbers(tree, f"{_NODE}/node{node}/cpulist")}
 
 
-def _place(tree: Tree, bus: str, cores: Sequence[Core]) -> tuple[int | None, int | None]:
-    """Place a GPU by the CPUs that the firmware calls local; by its NUMA domain where it names none."""
+def _near(tree: Tree, bus: str, numa_of: Mapping[int, int]) -> Iterator[Collection[int]]:
+    """Yield the CPUs that the firmware calls local to a GPU, if it names any, and those of its NUMA domain."""
     path = f"{PCI_DEVICES}/{bus}/local_cpulist"
     text = small_text(tree, path)
-    local = () if text is None else _parsed(tree, path, text)
-    numa, l3 = place_of(cores, local)
-    if numa is None and l3 is None:
-        number = (small_text(tree, f"{PCI_DEVICES}/{bus}/numa_node") or "").strip()
-        numa = int(number) if number.isascii() and number.isdecimal() and len(number) < 9 else None
-    return numa, l3
+    if text is not None:
+        yield _parsed(tree, path, text)
+    number = (small_text(tree, f"{PCI_DEVICES}/{bus}/numa_node") or "").strip()
+    yield [cpu for cpu, numa in numa_of.items() if str(numa) == number]
 
 
 def _numbers(tree: Tree, path: str) -> frozenset[int]:

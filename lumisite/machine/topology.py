@@ -109,9 +109,18 @@ def cores_of(groups: Iterable[CoreGroup]) -> tuple[Core, ...]:
     )
 
 
-def gpus_of(places: Mapping[str, tuple[int | None, int | None]]) -> tuple[Gpu, ...]:
-    """Number GPUs in the order of their PCI addresses, as vendors' tools do; `places` has NUMA domain and L3."""
-    return tuple(Gpu(index, bus, *places[bus]) for index, bus in enumerate(sorted(places, key=pci_order)))
+def read_node(name: str, groups: Iterable[CoreGroup], near: Mapping[str, Iterable[Iterable[int]]]) -> Topology:
+    """Return a node from what a source says of its cores, and of what is near each GPU, by its PCI address.
+
+    That are sets of PUs, of which the first counts that has a place. GPUs are numbered in the order of their PCI
+    addresses, as the vendors' own tools do.
+    """
+    cores = cores_of(groups)
+    gpus = []
+    for index, bus in enumerate(sorted(near, key=pci_order)):
+        places = (place_of(cores, pus) for pus in near[bus])
+        gpus.append(Gpu(index, bus, *next((place for place in places if place != (None, None)), (None, None))))
+    return Topology(name, cores, tuple(gpus))
 
 
 def is_gpu(pci_class: str, pci_vendor: str) -> bool:

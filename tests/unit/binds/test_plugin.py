@@ -92,6 +92,13 @@ def test_a_search_path_of_the_plugin_may_hide_the_images_good_copy() -> None:
     assert found["libfabric.so.1"].target == f"{DEBIAN}/libfabric.so.1", "LD_LIBRARY_PATH comes before a RUNPATH"
 
 
+def test_a_libfabric_is_known_by_its_soname_where_the_plugin_needs_a_path() -> None:
+    by_path = elf("librccl-net.so", [f"{OFI}/net.so"])
+    assert (
+        decided({**RCCL, f"{OFI}/librccl-net.so": by_path, f"{OFI}/net.so": WITHOUT}, [])["libfabric.so.1"] == "refuse"
+    )
+
+
 def test_a_libfabric_that_is_nowhere_or_damaged_is_named() -> None:
     image = {**RCCL, f"{OFI}/librccl-net.so": plugin(rpath="$ORIGIN/../gone")}
     line = lines(image, [])["libfabric.so.1"]
