@@ -7,7 +7,6 @@ the node (`scontrol show node`): a prolog that failed, "Kill task failed", a ful
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 
 from lumisite.findings.finding import Finding, Severity
 from lumisite.text import listed, some
@@ -15,27 +14,6 @@ from lumisite.validate.run import slurm
 
 #: How states begin in which a node takes no jobs until somebody acts, sinfo(1); one that boots is not among them.
 OUT_OF_SERVICE = ("down", "drain", "error", "fail", "inval", "unknown")
-#: By Slurm's state of a job what it means, and what to do; `{during}` is a step, `{resume}` runs the job again.
-ENDS: Mapping[str, Finding] = {
-    "TIMEOUT": Finding(
-        "job-time-limit",
-        Severity.FAULT,
-        "the job reached its time limit{during}",
-        "raise validation.time_limit, or see what hung",
-    ),
-    "CANCELLED": Finding(
-        "job-failed",
-        Severity.DOUBT,
-        "the job was cancelled by someone else{during}",
-        "ask who cancelled it, then run the job again with `{resume}`",
-    ),
-    "": Finding(
-        "job-failed",
-        Severity.DOUBT,
-        "Slurm no longer knows the job, and it did not report its end{during}",
-        "read the log of slurmctld, then run the job again with `{resume}`",
-    ),
-}
 
 
 def nodes_away(states: Mapping[str, str]) -> dict[str, str]:
@@ -60,18 +38,25 @@ def why_ended(state: slurm.JobState, step: str, away: Mapping[str, str], words: 
     `away` are its nodes that take no jobs any more, with their states; `words` the end of the job's output; `resume`
     the command that runs it again.
     """
-    during = f" during {step}" if step else ""
-    if state.state != "TIMEOUT" and (away or state.state == "NODE_FAIL"):
-        # Slurm itself ends the jobs of a node that it takes out of service, and cancels what it may not requeue.
-        text = f"the job ended as {state.state or 'forgotten by Slurm'}{during}; "
-        text += f"Slurm: {_described(away)}" if away else "its nodes are back in service"
-        todo = f"{_return_to_service(tuple(away))} and " if away else "see `sinfo -R`, then "
-        todo += f"run the job again with `{resume}`"
-        todo += f", or start anew with `--avoid {','.join(away)}`" if away else ""
+    during, again = f" during {step}" if step else "", f"run the job again with `{resume}`"
+    if state.state == "TIMEOUT":
+        text, todo = f"the job reached its time limit{during}", "raise validation.time_limit, or see what hung"
+        return Finding("job-time-limit", Severity.FAULT, text, todo)
+    # Slurm itself ends the jobs of a node that it takes out of service, and cancels what it may not requeue.
+    ended = f"the job ended as {state.state or 'forgotten by Slurm'}{during}; "
+    if away:
+        todo = f"{_return_to_service(tuple(away))} and {again}, or start anew with `--avoid {','.join(away)}`"
+        text = f"{ended}Slurm: {_described(away)}"
         return Finding("job-node-lost", Severity.DOUBT, text, todo, nodes=tuple(away))
-    if known := ENDS.get(state.state or ""):
-        text, todo = known.message.format(during=during), known.advice.format(resume=resume)
-        return replace(known, message=text, advice=todo)
+    if state.state == "NODE_FAIL":
+        text, todo = f"{ended}its nodes are back in service", f"see `sinfo -R`, then {again}"
+        return Finding("job-node-lost", Severity.DOUBT, text, todo)
+    if state.state == "CANCELLED":
+        text, todo = f"the job was cancelled by someone else{during}", f"ask who cancelled it, then {again}"
+        return Finding("job-failed", Severity.DOUBT, text, todo)
+    if not state.state:
+        text = f"Slurm no longer knows the job, and it did not report its end{during}"
+        return Finding("job-failed", Severity.DOUBT, text, f"read the log of slurmctld, then {again}")
     reason = f" ({state.reason})" if state.reason not in ("", "None") else ""
     text = f"the job ended as {state.state}{reason}{during}" + (f": {words}" if words else "")
     # Slurm lost it, or it ended without a mark: the file system did not take it.

@@ -60,14 +60,6 @@ def test_the_metric_that_fewest_jobs_have_counts() -> None:
     assert size(samples(WHOLE), rare) == ("baseline-poor", (1, 1, 1))
 
 
-def test_a_site_may_be_content_with_fewer_days() -> None:
-    assert size(samples([(0, "a b"), (0, "c d")] * 5), days=1)[0] == "baseline-size"
-
-
 def test_what_is_measured_on_each_node_needs_one_set() -> None:
     ring = samples([(0, "a b")] * 10) + samples([(0, "b c")] * 10) + samples([(0, "a c")] * 10)
     assert size(ring, days=1) == ("baseline-size", (10, 1, 1))
-
-
-def test_nothing_is_no_baseline() -> None:
-    assert size() == ("baseline-poor", (0, 0, 0))

@@ -78,31 +78,6 @@ def test_the_ladder_has_one_gpu_one_node_and_both_nodes() -> None:
     assert "singularity --quiet exec" in found["ddp-2n"]
 
 
-def test_communicators_come_up_on_one_node_and_on_both() -> None:
-    found = steps(script("lumi", a_plan("lumi", probes=("communicators",))))
-    assert list(found) == [
-        "node-2n",
-        "node-2n-exchange",
-        "node-2n-files",
-        "node-2n-check",
-        "communicators-1n",
-        "communicators-2n",
-    ]
-    # A rank that gives up ends the others, which would wait for it.
-    assert all("--kill-on-bad-exit=1 " in line for name, line in found.items() if not name.startswith("node-2n"))
-    assert list(steps(script("lumi", a_plan("lumi", probes=("communicators",), nodes=NODES[:1])))) == [
-        "node-1n",
-        "node-1n-exchange",
-        "node-1n-files",
-        "node-1n-check",
-        "communicators-1n",
-    ]
-    assert list(steps(script("twin", a_plan("twin", probes=("communicators",))))) == [
-        *("node-2n", "node-2n-exchange", "node-2n-files", "node-2n-check"),
-        "communicators-2n",
-    ]
-
-
 def test_what_each_node_is_is_recorded_before_anything_can_fail() -> None:
     text = script("twin", a_plan("twin", probes=("transport",)))
     first = steps(text)["node-2n"]
@@ -114,21 +89,6 @@ def test_what_each_node_is_is_recorded_before_anything_can_fail() -> None:
     assert "node-2n" not in steps(
         script("twin", a_plan("twin", probes=("environment",)))
     )  # which judges each node itself
-
-
-def test_the_control_of_transport_is_forced_onto_sockets() -> None:
-    found = steps(script("lumi", a_plan("lumi", probes=("transport",))))
-    assert "env NCCL_NET=Socket srun" in found["transport-2n-control"]
-    assert "NCCL_NET" not in found["transport-2n"]
-
-
-def test_one_node_alone_has_no_steps_for_several() -> None:
-    found = steps(script("twin", a_plan("twin", nodes=NODES[:1])))
-    assert {name.split("-")[0] for name in found} == {
-        "node",
-        "environment",
-        "ddp",
-    }
 
 
 def test_an_unknown_probe_is_refused() -> None:
@@ -220,14 +180,6 @@ def test_each_step_leaves_its_exit_code_and_the_job_its_mark(tmp_path: Path) -> 
     found = {path.parent.name: path.read_text().split()[0] for path in folder.glob("*/exit")}
     assert found == {"good-2n": "0", "bad-1n": "7", "slow-2n": "124"}
     assert (folder / "done").read_text().split()[:2] == ["7", "0"]
-
-
-def test_a_second_attempt_leaves_what_is_measured(tmp_path: Path) -> None:
-    folder = run(tmp_path, {"good": "good"})
-    (ended,) = folder.glob("*/exit")
-    before = ended.read_text()
-    run(tmp_path, {"good": "fails"})
-    assert ended.read_text() == before
 
 
 def test_a_step_that_is_marked_so_is_not_run(tmp_path: Path) -> None:

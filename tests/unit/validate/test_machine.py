@@ -13,7 +13,7 @@ import pytest
 from lumisite.cli import main
 from lumisite.findings.finding import Finding
 from lumisite.validate.lines import Gate
-from lumisite.validate.run.folder import SAMPLES, Run, create_run, lines_of
+from lumisite.validate.run.folder import SAMPLES, Run, lines_of
 from lumisite.validate.run.node_sets import MOST_NODES, machine_sets
 from lumisite.validate.run.runner import MOST_JOBS
 from tests.support.played_machine import (
@@ -24,7 +24,7 @@ from tests.support.played_machine import (
     runner_of,
     validate,
 )
-from tests.support.played_slurm import job_gates, keys
+from tests.support.played_slurm import job_gates
 
 NODES, SIZE = 26, 4
 
@@ -107,37 +107,6 @@ def test_only_nodes_at_fault_are_named_as_in_one_job(tmp_path: Path) -> None:
     assert {report.code for report in reports} >= {"job-progress", "job-waits"}
     # One line says what many wait for.
     assert [report.code for report in reports].count("job-waits") == 1
-
-
-def test_a_machine_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
-    whole = machine_of(NODES)
-    with playing(whole):
-        validate(whole, request_of(whole, tmp_path / "whole", SIZE), [])
-    machine, rounds = machine_of(NODES), 0
-
-    def wait() -> None:
-        nonlocal rounds
-        rounds += 1
-        if rounds == 15:
-            raise KeyboardInterrupt
-        machine.go_on()
-
-    request = request_of(machine, tmp_path / "run", SIZE)
-    with playing(machine, wait):
-        run = create_run(request)
-        driver = runner_of(run, request, lambda _: None)
-        run.lock()
-        driver.restore()
-        with pytest.raises(KeyboardInterrupt):
-            driver.work()
-        driver.cancel()
-        run.release()
-        assert {task.state for task in machine.jobs.values()} == {"NODE_FAIL", "CANCELLED"}
-        validate(machine, request, [])
-    assert bad_gates(tmp_path / "run") == bad_gates(tmp_path / "whole")
-    measured, expected = (keys(lines_of(tmp_path / name / SAMPLES)) for name in ("run", "whole"))
-    assert measured == expected
-    assert machine.most_jobs <= MOST_JOBS
 
 
 def test_jobs_whose_nodes_do_not_come_back_do_not_keep_the_run(tmp_path: Path) -> None:

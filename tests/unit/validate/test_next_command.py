@@ -14,7 +14,7 @@ import pytest
 from lumisite.cli import main
 from lumisite.findings.finding import Finding, Severity
 from lumisite.validate.lines import Gate, gate_of, line_json
-from lumisite.validate.run.next_command import next_command, request_of
+from lumisite.validate.run.next_command import next_command
 from lumisite.validate.run.request import RunRequest
 from lumisite.validate.samples import Recorded
 from lumisite.validate.verdict.metric import MetricVerdict
@@ -119,9 +119,3 @@ def test_a_report_has_the_command_of_its_run(tmp_path: Path, capsys: pytest.Capt
     assert " --nodelist n1,n2,n4 " in command
     assert main(["report", str(tmp_path)]) == 5
     assert f"to go on: `{command}`" in capsys.readouterr().out
-
-
-def test_only_a_whole_request_is_one() -> None:
-    for about in ({}, {"site": "lumi"}, {"node_sets": 3}):
-        assert request_of(about) is None
-    assert request_of(json.loads(json.dumps(vars(request(FOUR))))) == request(FOUR)

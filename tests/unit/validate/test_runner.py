@@ -1,22 +1,64 @@
-"""The runner against a Slurm that the test plays: every way a job can end."""
+"""The runner against a Slurm that the test plays: each way a job can wait or end, and the runner itself killed."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from lumisite.errors import ResolveError, ToolError
 from lumisite.findings.finding import Finding
-from lumisite.validate.lines import Sample
+from lumisite.validate.lines import Gate, Sample
+from lumisite.validate.probes.probe import quote
 from lumisite.validate.run import slurm
-from lumisite.validate.run.folder import SAMPLES, Run, gather, lines_of, read_request
-from tests.support.played_slurm import NODES, PlayedSlurm, job_gates, keys, new_run, plans, play, runner, work
+from lumisite.validate.run.folder import SAMPLES, Run, append, gather, lines_of, read_request
+from tests.support.played_slurm import (
+    NODES,
+    KilledError,
+    PlayedSlurm,
+    job_gates,
+    keys,
+    new_run,
+    plans,
+    play,
+    runner,
+    work,
+)
+
+SILENT = "Batch job submission failed: Unable to contact slurm controller (connect failure)"
 
 
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch) -> PlayedSlurm:
     return play(monkeypatch)
+
+
+def resume(folder: Path) -> list[Sample | Gate]:
+    run = Run(folder)
+    one = runner(run)
+    run.lock()
+    one.restore(again=True)
+    one.work()
+    run.release()
+    return lines_of(folder / SAMPLES)
+
+
+def verdicts(lines: list[Sample | Gate]) -> list[str]:
+    return [gate.verdict for gate in job_gates(lines)]
+
+
+# ---- a run that goes well
+
+
+def test_what_happens_is_reported(played: PlayedSlurm, tmp_path: Path) -> None:
+    reports: list[Finding] = []
+    assert verdicts(work(tmp_path / "run", reports)) == ["pass", "pass"]
+    mine = [one for one in reports if one.subject == "stamp-01"]
+    assert {one.code for one in mine} == {"job-progress"}
+    texts = [one.message for one in mine]
+    assert (texts[0], texts[-1]) == ("job 1 on nid000001,nid000002", "all 3 steps have run")
+    assert "two-2n passed, 101.5 s" in texts
 
 
 def test_the_first_capture_of_a_node_is_that_of_the_run(played: PlayedSlurm, tmp_path: Path) -> None:
@@ -37,68 +79,53 @@ def test_runs_are_gathered_once_each_and_whole(played: PlayedSlurm, tmp_path: Pa
         assert (tmp_path / "all" / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
 
 
-def test_what_happens_is_reported(played: PlayedSlurm, tmp_path: Path) -> None:
-    reports: list[Finding] = []
-    work(tmp_path / "run", reports)
-    codes = [one.code for one in reports if one.subject == "stamp-01"]
-    assert {*codes} == {"job-progress"}
-    texts = [one.message for one in reports if one.subject == "stamp-01"]
-    assert (texts[0], texts[-1]) == ("job 1 on nid000001,nid000002", "all 3 steps have run")
-    assert "two-2n passed, 101.5 s" in texts
+def test_a_folder_has_one_run_and_a_run_one_runner(tmp_path: Path) -> None:
+    with pytest.raises(ResolveError, match="not a run"):
+        read_request(tmp_path)
+    run = new_run(tmp_path)
+    with pytest.raises(ResolveError, match="has a run already"):
+        new_run(tmp_path)
+    run.lock()
+    with pytest.raises(ToolError, match="another lumisite works on this run"):
+        Run(tmp_path).lock()
+    run.release()
 
 
-def test_a_job_whose_module_cannot_be_loaded_says_so(played: PlayedSlurm, tmp_path: Path) -> None:
-    played.stop_after, played.end_state = 1, "RUNNING"
-    go_on = played.go_on
-
-    def end() -> None:
-        go_on()
-        for job in (tmp_path / "run/jobs").iterdir():
-            (job / "done").write_text("1 module:1 1000.5\n")
-
-    played.go_on = end  # type: ignore[method-assign]
-    assert {(gate.code, gate.verdict) for gate in job_gates(work(tmp_path / "run"))} == {("job-module-failed", "fail")}
-
-
-def test_every_step_of_every_job_gives_its_lines_once(played: PlayedSlurm, tmp_path: Path) -> None:
-    lines = work(tmp_path / "run")
-    assert len(keys(lines)) == 2 * (3 + 3 + 1) == len(set(keys(lines)))
-    assert [gate.verdict for gate in job_gates(lines)] == ["pass", "pass"]
-    assert len(played.jobs) == 2
-
-
-def test_a_refused_submission_ends_in_a_line_that_says_so(played: PlayedSlurm, tmp_path: Path) -> None:
-    played.refuse = "Invalid account or account/partition combination specified"
-    gates = job_gates(work(tmp_path / "run"))
-    assert [gate.verdict for gate in gates] == ["fail", "fail"]
-    assert (gates[0].code, gates[0].text) == ("sbatch-refused", f"sbatch refused: {played.refuse}")
+# ---- waiting
 
 
 @pytest.mark.parametrize(
-    ("state", "code", "nodes"),
+    ("reason", "states", "code", "message"),
     [
-        ("NODE_FAIL", "job-node-lost", ("nid000002",)),
-        ("TIMEOUT", "job-time-limit", NODES),
-        # Slurm took the node out of service, and cancelled what ran there.
-        ("CANCELLED", "job-node-lost", ("nid000002",)),
-        ("FAILED", "job-node-lost", ("nid000002",)),
-        ("", "job-node-lost", ("nid000002",)),
+        ("Resources", ("powering_up", "allocated"), "job-waits", "job 1 PENDING (Resources)"),
+        ("", ("idle", "idle"), "job-waits", "job 1 PENDING (None)"),
+        ("ReqNodeNotAvail", ("idle", "draining"), "job-nodes-away", f": {NODES[1]} draining (bad DIMM)"),
     ],
 )
-def test_a_job_that_ends_early_says_why_and_keeps_what_it_measured(
-    played: PlayedSlurm, tmp_path: Path, state: str, code: str, nodes: tuple[str, ...]
+def test_what_keeps_a_job_from_starting_is_said_once_in_slurms_words(
+    played: PlayedSlurm,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    reason: str,
+    states: tuple[str, str],
+    code: str,
+    message: str,
 ) -> None:
-    played.stop_after, played.end_state = 1, state
-    played.nodes = {"nid000001": "idle", "nid000002": "drained"}
-    played.reasons = {"nid000002": "Prolog error"}
-    lines = work(tmp_path / "run")
-    assert {(gate.code, gate.nodes) for gate in job_gates(lines)} == {(code, nodes)}
-    assert all("during two-2n" in gate.text for gate in job_gates(lines))
-    if code == "job-node-lost":
-        (cause,) = {gate.text for gate in job_gates(lines)}
-        assert cause.endswith("; Slurm: nid000002 drained (Prolog error)")
-    assert len([line for line in lines if isinstance(line, Sample)]) == 2  # one step of each of two jobs
-    assert keys(work(tmp_path / "run")) == keys(lines)  # and once it has ended, it has ended
+    answers = iter([slurm.JobState("PENDING", reason)] * 9)
+
+    def poll(jobs: list[str]) -> dict[str, slurm.JobState]:
+        state = next(answers, slurm.JobState("RUNNING"))
+        played.states.update(dict.fromkeys(jobs, state.state or ""))
+        return dict.fromkeys(jobs, state)
+
+    monkeypatch.setattr(slurm, "poll", poll)
+    played.nodes = {**dict(zip(NODES, states, strict=True)), "nid000003": "down"}
+    played.reasons = {NODES[1]: "bad DIMM"}
+    reports: list[Finding] = []
+    assert verdicts(work(tmp_path / "run", reports)) == ["pass", "pass"]
+    (waits,) = [one for one in reports if one.code != "job-progress"]
+    assert (waits.code, waits.nodes) == (code, NODES[1:] if code == "job-nodes-away" else ())
+    assert waits.message.endswith(message)
 
 
 def test_a_slurm_that_does_not_answer_is_waited_for(
@@ -109,10 +136,104 @@ def test_a_slurm_that_does_not_answer_is_waited_for(
 
     monkeypatch.setattr(slurm, "poll", poll)
     reports: list[Finding] = []
-    assert [gate.verdict for gate in job_gates(work(tmp_path / "run", reports))] == ["pass", "pass"]
+    assert verdicts(work(tmp_path / "run", reports)) == ["pass", "pass"]
     assert "Slurm does not answer: Unable to contact slurm controller" in [
         one.message for one in reports if one.code == "slurm-silent"
     ]
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_a_job_that_slurm_may_have_heard_of_is_submitted_once(
+    played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard: bool
+) -> None:
+    left = iter([heard, False])
+
+    def submit(script: str) -> str:
+        answer = next(left, None)
+        if answer is None:
+            return played.submit(script)
+        if answer:
+            played.submit(script)
+        raise slurm.SilentError(slurm.silence(["sbatch"], SILENT))
+
+    monkeypatch.setattr(slurm, "submit", submit)
+    assert verdicts(work(tmp_path / "run")) == ["pass", "pass"]
+    assert len(played.jobs) == 2
+
+
+# ---- ends
+
+
+def test_a_refused_submission_ends_in_a_line_that_says_so(played: PlayedSlurm, tmp_path: Path) -> None:
+    played.refuse = "Invalid account or account/partition combination specified"
+    gates = job_gates(work(tmp_path / "run"))
+    assert [gate.verdict for gate in gates] == ["fail", "fail"]
+    assert (gates[0].code, gates[0].cause) == ("sbatch-refused", f"sbatch refused: {played.refuse}")
+
+
+@pytest.mark.parametrize(
+    ("state", "away", "code", "words"),
+    [
+        ("NODE_FAIL", True, "job-node-lost", "; Slurm: nid000002 drained (Prolog error)"),
+        # Slurm took the node out of service, and cancelled what ran there.
+        ("CANCELLED", True, "job-node-lost", "the job ended as CANCELLED during two-2n; Slurm: nid000002 drained"),
+        ("", True, "job-node-lost", "the job ended as forgotten by Slurm during two-2n; Slurm: nid000002 drained"),
+        ("NODE_FAIL", False, "job-node-lost", "the job ended as NODE_FAIL during two-2n; its nodes are back in service"),
+        ("TIMEOUT", True, "job-time-limit", "the job reached its time limit during two-2n"),
+        ("CANCELLED", False, "job-failed", "the job was cancelled by someone else during two-2n"),
+        ("", False, "job-failed", "Slurm no longer knows the job, and it did not report its end during two-2n"),
+        ("FAILED", False, "job-failed", "the job ended as FAILED during two-2n"),
+    ],
+)  # fmt: skip
+def test_a_job_that_ends_early_says_why_and_keeps_what_it_measured(
+    played: PlayedSlurm, tmp_path: Path, state: str, away: bool, code: str, words: str
+) -> None:
+    played.stop_after, played.end_state = 1, state
+    played.nodes = {"nid000001": "idle", "nid000002": "drained" if away else "idle"}
+    played.reasons = {"nid000002": "Prolog error"}
+    lines = work(tmp_path / "run")
+    nodes = NODES[1:] if away and code == "job-node-lost" else NODES
+    assert {(gate.code, gate.nodes) for gate in job_gates(lines)} == {(code, nodes)}
+    assert all(words in gate.cause for gate in job_gates(lines))
+    assert len([line for line in lines if isinstance(line, Sample)]) == 2  # one step of each of two jobs
+    assert keys(work(tmp_path / "run")) == keys(lines)  # and once it has ended, it has ended
+
+
+LAUNCH = b"srun: error: Task launch for StepId=1.2 failed on node nid000002: Communication connection failure\n"
+AWAY = b"srun: error: Unable to confirm allocation for job 1: Unable to contact slurm controller (connect failure)\n"
+
+
+@pytest.mark.parametrize(
+    ("end", "stderr", "code", "words", "nodes"),
+    [
+        (b"1 module:1 1000.5\n", b"", "job-module-failed", "the module could not be loaded on nid000001", NODES),
+        (b"1 lost:two-2n 1000.5\n", LAUNCH, "job-step-lost", "not start two-2n.*: srun: error: Task launch", NODES[1:]),
+        (b"1 lost:two-2n 1000.5\n", AWAY, "job-step-lost", "not start two-2n: srun: error: Unable to confirm", NODES),
+    ],
+)
+def test_a_script_that_ends_itself_says_why(
+    played: PlayedSlurm,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    end: bytes,
+    stderr: bytes,
+    code: str,
+    words: str,
+    nodes: tuple[str, ...],
+) -> None:
+    played.stop_after, played.end_state = 1, "RUNNING"
+    go_on = played.go_on
+
+    def end_itself() -> None:
+        go_on()
+        for step in (tmp_path / "run/jobs").glob("*/two-2n"):
+            (step / "stderr").write_bytes(stderr)
+            (step.parent / "done").write_bytes(end)
+
+    monkeypatch.setattr(played, "go_on", end_itself)
+    gate, _ = job_gates(work(tmp_path / "run"))
+    assert (gate.code, gate.nodes) == (code, nodes)
+    assert re.search(words, gate.cause)
 
 
 def test_a_job_that_slurm_has_forgotten_may_still_say_that_it_is_done(
@@ -121,7 +242,98 @@ def test_a_job_that_slurm_has_forgotten_may_still_say_that_it_is_done(
     """Its marks may be on their way when Slurm is asked first."""
     answers = iter([slurm.JobState("")])
     monkeypatch.setattr(slurm, "poll", lambda jobs: {job: next(answers, slurm.JobState("RUNNING")) for job in jobs})
-    assert [gate.verdict for gate in job_gates(work(tmp_path / "run"))] == ["pass", "pass"]
+    assert verdicts(work(tmp_path / "run")) == ["pass", "pass"]
+
+
+@pytest.mark.parametrize("mark", [b"x 100.5\n", b"0 nan\n", b"\xff\xfe 1\n", b"9999 1\n", b"", b"0\n"])
+@pytest.mark.parametrize("name", ["two-2n/exit", "done", "two-2n/began"])
+def test_a_damaged_mark_shows_nothing_and_ends_in_no_traceback(
+    played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: bytes, name: str
+) -> None:
+    """As on a disk that was full for a while: the script goes on, and its mark is missing."""
+    go_on = played.go_on
+
+    def damage() -> None:
+        go_on()
+        for path in (tmp_path / "run/jobs").glob(f"*/{name}"):
+            path.write_bytes(mark)
+
+    monkeypatch.setattr(played, "go_on", damage)
+    expected = (["pass"] if name.endswith("began") else ["inconclusive"]) * 2
+    lines = work(tmp_path / "run")
+    assert verdicts(lines) == verdicts(work(tmp_path / "run")) == expected
+    if name == "two-2n/exit":
+        (gate, _) = job_gates(lines)
+        text = "the job ended, and left no result that can be read of two-2n"
+        assert (gate.code, gate.cause) == ("records-unreadable", text)
+
+
+# ---- records and words
+
+
+def test_a_record_that_is_not_whole_is_none(played: PlayedSlurm, tmp_path: Path) -> None:
+    """A rank that is killed while it writes must not end the run."""
+    work(tmp_path / "run")
+    run = Run(tmp_path / "run")
+    (plan, *_) = plans(run.folder)
+    step = plan.groups[0].steps[0]
+    before = run.records(plan.run, step)
+    assert before
+    for name, content in (("7.json", ""), ("8.json", '{"rank": 8, "ho'), ("9.json", "[]"), ("9.at", "\0")):
+        (run.job_folder(plan.run) / step.folder / "records" / name).write_text(content)
+    assert run.records(plan.run, step) == before
+
+
+def test_records_that_cannot_be_judged_are_reported_with_the_reason(played: PlayedSlurm, tmp_path: Path) -> None:
+    def unreadable(*_: object) -> None:
+        raise KeyError("missing")
+
+    reports: list[Finding] = []
+    run = new_run(tmp_path / "run")
+    one = runner(run, reports)
+    for job in one.jobs:
+        for group in job.plan.groups:
+            object.__setattr__(group, "judge", unreadable)
+    run.lock()
+    one.restore()
+    one.work()
+    run.release()
+    assert any("inconclusive: two-2n: the records cannot be judged (KeyError" in report.message for report in reports)
+
+
+def test_the_words_of_a_step_begin_with_the_runtimes_and_end_with_sruns(tmp_path: Path) -> None:
+    run = new_run(tmp_path / "run")
+    step = run.job_folder("r") / "s"
+    step.mkdir(parents=True)
+    fatal = "could not open image /appl/none.sif: no such file or directory"
+    noise = "".join(f"INFO:    converting {number}\n" for number in range(50))
+    errors = "".join(f"srun: error: nid00000{number}: tasks 0-7: Exited with exit code 255\n" for number in range(9))
+    (step / "stderr").write_text(noise + f"\x1b[31mFATAL:  \x1b[0m {fatal}\n" * 16 + errors)
+    words = quote(run.errors("r", "s/stderr"))
+    assert words.startswith(f"FATAL:   {fatal}")
+    assert words.endswith("nid000008: tasks 0-7: Exited with exit code 255")
+    assert (words.count("FATAL"), words.count("INFO")) == (1, 0)
+    (step / "stderr").write_text("something quiet\n")
+    assert run.errors("r", "s/stderr") == ("something quiet",)
+
+
+# ---- the runner ends, and goes on
+
+
+def test_a_job_that_was_lost_goes_on_when_the_run_is_resumed(played: PlayedSlurm, tmp_path: Path) -> None:
+    played.stop_after, played.end_state = 1, "NODE_FAIL"
+    played.nodes = {"nid000001": "idle", "nid000002": "down"}
+    lost = job_gates(work(tmp_path / "run"))
+    assert [gate.verdict for gate in lost] == ["inconclusive"] * 2
+    assert f"`lumisite validate --resume {tmp_path}/run`" in lost[0].advice
+    # Only a resumption that is asked for does so.
+    assert verdicts(work(tmp_path / "run")) == ["inconclusive"] * 2
+    played.stop_after = None
+    for _ in range(2):
+        lines = resume(tmp_path / "run")
+        assert verdicts(lines) == ["pass", "pass"]
+        assert len(keys(lines)) == 2 * 7 == len(set(keys(lines)))
+    assert len(played.jobs) == 2 + 2
 
 
 def test_cancelling_takes_only_jobs_of_this_run_and_resume_measures_the_rest(
@@ -147,80 +359,58 @@ def test_cancelling_takes_only_jobs_of_this_run_and_resume_measures_the_rest(
     one.report = reports.append
     one.cancel()
     run.release()
-    assert [report.message for report in reports if "cancelled" in report.message] == [
-        "job 2 cancelled",
-        "job 3 cancelled",
-    ]
-    assert "7" not in played.cancelled
-    assert len(played.cancelled) == 2
-    kept = keys(lines_of(tmp_path / "run" / SAMPLES))
+    cancelled = [report.message for report in reports if "cancelled" in report.message]
+    assert (cancelled, played.cancelled) == (["job 2 cancelled", "job 3 cancelled"], ["2", "3"])
+    kept = lines_of(tmp_path / "run" / SAMPLES)
     assert kept
-    assert not job_gates(lines_of(tmp_path / "run" / SAMPLES))
+    assert not job_gates(kept)
     played.jobs.pop("7")
-    whole = work(tmp_path / "run")
-    assert set(kept) < set(keys(whole))
-    assert len(keys(whole)) == 2 * 7 == len(set(keys(whole)))
+    whole = keys(work(tmp_path / "run"))
+    assert set(keys(kept)) < set(whole)
+    assert len(whole) == 2 * 7 == len(set(whole))
 
 
-def test_two_at_one_run_are_one_too_many(played: PlayedSlurm, tmp_path: Path) -> None:
-    run = new_run(tmp_path / "run")
-    run.lock()
-    with pytest.raises(ToolError) as refused:
-        Run(tmp_path / "run").lock()
-    assert "another lumisite works on this run" in str(refused.value)
-    run.release()
+@pytest.mark.parametrize("at", [1, 4, 7])
+@pytest.mark.parametrize("how", ["before", "after", "torn"])
+def test_killed_at_a_write_it_goes_on_with_its_jobs(
+    played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, at: int
+) -> None:
+    """The write is not done, done, or a torn line."""
+    left = at
+
+    def deadly(path: Path, data: bytes) -> None:
+        nonlocal left
+        left -= 1
+        append(path, {"before": b"", "torn": data[: len(data) // 2]}.get(how, data) if left == 0 else data)
+        if left == 0:
+            raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("lumisite.validate.run.folder.append", deadly)
+        with pytest.raises(KilledError):
+            work(tmp_path / "run")
+    lines = work(tmp_path / "run")
+    assert len(keys(lines)) == 2 * 7 == len(set(keys(lines)))
+    assert verdicts(lines) == ["pass", "pass"]
+    assert len(played.jobs) == 2
 
 
-def test_a_folder_has_one_run(tmp_path: Path) -> None:
-    with pytest.raises(ResolveError) as refused:
-        read_request(tmp_path)
-    assert "not a run" in str(refused.value)
-    new_run(tmp_path)
-    with pytest.raises(ResolveError) as refused:
-        new_run(tmp_path)
-    assert "has a run already" in str(refused.value)
-
-
-def test_a_job_that_ends_without_a_result_of_each_step_has_not_passed(played: PlayedSlurm, tmp_path: Path) -> None:
-    """As on a disk that was full for a while: the script goes on, and its mark is missing."""
-    go_on = played.go_on
-
-    def forgetful() -> None:
-        go_on()
-        for path in (tmp_path / "run/jobs").glob("*/two-2n/exit"):
-            path.unlink()
-            (path.parent / "forgotten").touch()
-        for path in (tmp_path / "run/jobs").glob("*/two-2n/forgotten"):
-            # The script would not do it again.
-            (path.parent.parent / "three-2n").mkdir(exist_ok=True)
-            (path.parent.parent / "done").write_text("1 0 1000\n")
-
-    played.go_on = forgetful  # type: ignore[method-assign]
-    gates = [(gate.code, gate.text) for gate in job_gates(work(tmp_path / "run"))]
-    text = "the job ended, and left no result that can be read of two-2n, three-2n"
-    assert gates == [("records-unreadable", text)] * 2
-
-
-def test_a_record_that_is_not_whole_is_none(played: PlayedSlurm, tmp_path: Path) -> None:
-    """A rank that is killed while it writes must not end the run."""
-    work(tmp_path / "run")
-    run = Run(tmp_path / "run")
-    (plan, *_) = plans(run.folder)
-    step = plan.groups[0].steps[0]
-    records = tmp_path / "run/jobs" / plan.run / step.folder / "records"
-    before = run.records(plan.run, step)
-    assert before
-    for name, content in (("7.json", ""), ("8.json", '{"rank": 8, "ho'), ("9.json", "[]"), ("9.at", "\0")):
-        (records / name).write_text(content)
-    assert run.records(plan.run, step) == before
-
-
-def test_what_slurm_says_is_told_once_while_a_step_waits(
+def test_killed_behind_sbatch_the_job_is_found_again(
     played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waiting = slurm.JobState("PENDING", "BeginTime")
-    monkeypatch.setattr(slurm, "poll", lambda jobs: dict.fromkeys(jobs, waiting))
-    reports: list[Finding] = []
-    work(tmp_path / "run", reports)
-    waits = [one.message for one in reports if one.code == "job-waits"]
-    assert waits == ["job 1 PENDING (BeginTime)"]  # whatever the number of jobs
+    def submit_and_die(script: str) -> str:
+        PlayedSlurm.submit(played, script)
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(slurm, "submit", submit_and_die)
+        with pytest.raises(KilledError):
+            work(tmp_path / "run")
+    lines = work(tmp_path / "run")
+    assert len(played.jobs) == 2  # not three
+    assert len(keys(lines)) == len(set(keys(lines)))
+
+
+def test_a_full_disk_is_told_with_the_file() -> None:
+    with pytest.raises(OSError, match=r"No space left on device: '/dev/full'"):
+        append(Path("/dev/full"), b"line\n")

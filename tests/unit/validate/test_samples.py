@@ -1,33 +1,58 @@
+"""Samples and gates as they are written and read: every fault of a line is named with its place."""
+
 from __future__ import annotations
 
 import json
 import random
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lumisite.validate import InputError
-from lumisite.validate.lines import Sample, parse_line
-from lumisite.validate.samples import Series, read_lines
+from lumisite.validate.lines import Gate, Sample, line_json, parse_line
+from lumisite.validate.samples import Recorded, Series, read_lines
 
+GATE = Gate("binds", "fail", "libcxi.so.1 is missing", "bind it", "7", ("n1", "n2"), 100.0)
+SAMPLE = Sample("m/128MiB/2n", 1.5, "higher", "7", ("n1", "n2"), 100.0, "GB/s", "sha256:0a", "1f")
 GOOD = {"metric": "m", "value": 1.5, "better": "higher", "run": "7", "nodes": ["n1", "n2"], "time": 100}
+
+names = st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1)
+optional_names = st.just("") | names
+nodes = st.lists(st.from_regex(r"\Anid[0-9]{1,4}\Z"), min_size=1, max_size=4, unique=True).map(
+    lambda own: tuple(sorted(own))
+)
+times = st.floats(0, 4e9)
+better = st.sampled_from(["higher", "lower"])
+samples = st.builds(Sample, names, st.floats(1e-99, 1e99), better, names, nodes, times, *[optional_names] * 3)
+values = st.dictionaries(names, names | st.integers() | st.booleans() | st.lists(names).map(tuple))
+outcomes = st.sampled_from(["fail", "pass", "inconclusive"])
+gates = st.builds(
+    *(Gate, names, outcomes, names, names, names, nodes, times),
+    rank=st.none() | st.integers(0, 99),
+    location=optional_names,
+    code=st.just("") | st.just("bind-missing"),
+    values=values,
+)
 
 
 def line(**changed: object) -> bytes:
     return json.dumps({**GOOD, **changed}).encode()
 
 
-def parse_sample(text: bytes) -> Sample:
-    sample = parse_line(text)
-    assert isinstance(sample, Sample)
-    return sample
+def gate_line(**changed: object) -> bytes:
+    return json.dumps({**json.loads(line_json(GATE)), **changed}).encode()
 
 
-def read(*lines: bytes, block: int = 1 << 20) -> dict[str, Series]:
+def read(*lines: bytes, block: int = 1 << 20) -> Recorded:
     data = b"\n".join(lines)
-    return dict(read_lines([("f.jsonl", [data[at : at + block] for at in range(0, len(data), block)])]).series)
+    return read_lines([("f.jsonl", [data[at : at + block] for at in range(0, len(data), block)])])
+
+
+def series(*lines: bytes) -> dict[str, Series]:
+    return dict(read(*lines).series)
 
 
 def fault(*lines: bytes) -> str:
@@ -37,10 +62,19 @@ def fault(*lines: bytes) -> str:
     return str(caught.value)
 
 
-def test_a_sample_is_read() -> None:
-    sample = parse_sample(line(nodes=["n2", "n1"], run=7, note="other keys are not read"))
-    assert (sample.metric, sample.value, sample.better, sample.run) == ("m", 1.5, "higher", "7")
-    assert (sample.nodes, sample.time) == (("n1", "n2"), 100.0)
+@given(samples | gates)
+def test_what_is_written_is_read(line: Sample | Gate) -> None:
+    text = line_json(line)
+    assert "\n" not in text
+    assert parse_line(text.encode()) == line
+
+
+def test_what_others_write_is_read() -> None:
+    sample = parse_line(line(nodes=["n2", "n1"], run=7, note="other keys are not read", gate=1))
+    assert sample == Sample("m", 1.5, "higher", "7", ("n1", "n2"), 100.0)
+    passed = parse_line(gate_line(verdict="pass", cause=None, advice=""))
+    assert passed == replace(GATE, verdict="pass", cause="", advice="")
+    assert parse_line(gate_line(cause="two\nlines \x07 of it")) == replace(GATE, cause="two lines of it")
 
 
 @pytest.mark.parametrize(
@@ -50,16 +84,16 @@ def test_a_sample_is_read() -> None:
         ("2026-01-22T10:15:00Z", 1769076900),
         ("2026-01-22T12:15:00+02:00", 1769076900),
         ("2026-01-22 10:15:00", 1769076900),
-        ("2026-01-22T10:15:00.5Z", 1769076900.5),
         ("2026-01-22T10:15:00.123456789+00:00", 1769076900.123456),
         ("2026-01-22", 1769040000),
     ],
 )
 def test_times(text: object, seconds: float) -> None:
-    assert parse_sample(line(time=text)).time == seconds
+    assert parse_line(line(time=text)).time == seconds
 
 
 NUMBER = "value: {} is not a finite number above 0 (leave out a job that measured nothing) [value-wrong]"
+MISSING = "better, run, nodes, time missing (found metric, value) ("
 
 
 @pytest.mark.parametrize(
@@ -70,27 +104,28 @@ NUMBER = "value: {} is not a finite number above 0 (leave out a job that measure
         (b"[" * 100_000, "not JSON: maximum recursion depth exceeded"),
         (b"1" * 5000, "not JSON: Exceeds the limit"),
         (b"[]", "[] is not an object (remove the line if it is damaged) [value-wrong]"),
-        (b'{"metric": "m", "value": 1}', "better, run, nodes, time missing (found metric, value) ("),
-        (line(metric=""), 'metric: "" is not a name (write text that prints on one line) [value-wrong]'),
-        (line(metric="a\nb"), 'metric: "a\\nb" is not a name'),
+        (b'{"metric": "m", "value": 1}', MISSING),
+        (b'{"gate": "x"}', "verdict, cause, advice, run, nodes, time missing (found gate) ("),
+        (line(metric="a\nb"), 'metric: "a\\nb" is not a name (write text that prints on one line) [value-wrong]'),
+        (line(run=""), 'run: "" is not a name'),
         (line(value="1"), NUMBER.format('"1"')),
         (line(value=True), NUMBER.format("true")),
-        (line(value=None), NUMBER.format("null")),
         (line(value=0), NUMBER.format("0")),
-        (line(value=-3), NUMBER.format("-3")),
         (line(value=float("nan")), NUMBER.format("NaN")),
-        (line(value=float("inf")), NUMBER.format("Infinity")),
         (line().replace(b"1.5", b"1e999"), NUMBER.format("Infinity")),
         (line().replace(b"1.5", b"1" + b"0" * 400), "value: 1000"),
         (line(better="up"), 'better: "up" is none of higher, lower (write one of these words) [value-wrong]'),
-        (line(run=""), 'run: "" is not a name'),
-        (line(nodes=2), "nodes: 2 is not a list of node names"),
         (line(nodes="n1"), 'nodes: "n1" is not a list of node names (write a list such as '),
         (line(nodes=[]), "nodes: [] is not a list of node names"),
         (line(nodes=["a;rm -rf /"]), 'nodes: "a;rm -rf /" is not a list of node names'),
         (line(nodes=["n1", "n1"]), "nodes: n1 is given twice (write each node once) [value-wrong]"),
         (line(time="soon"), 'time: "soon" is neither seconds since 1970 nor ISO 8601 (write it as 2026-'),
-        (line(time=True), "time: true is neither seconds"),
+        (line(time=10**400), "time: 1000"),
+        (gate_line(verdict="ok"), 'verdict: "ok" is none of pass, fail, inconclusive'),
+        (gate_line(cause=""), "cause: empty, and the gate did not pass"),
+        (gate_line(cause=3), "cause: 3 is not text"),
+        (gate_line(rank=-1), "rank: -1 is not a whole number from 0 up"),
+        (gate_line(values="x"), 'values: "x" is not an object'),
     ],
 )
 def test_what_is_wrong_with_a_line_is_named_with_its_place(text: bytes, words: str) -> None:
@@ -99,67 +134,56 @@ def test_what_is_wrong_with_a_line_is_named_with_its_place(text: bytes, words: s
     assert "\n" not in found
 
 
-def test_a_job_has_one_value_of_a_metric() -> None:
-    assert fault(line(), line(metric="other"), line(value=2)).startswith(
-        "f.jsonl:3: m: run 7 has a value at f.jsonl:1 too (write one value for each job, or name the nodes"
-    )
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"value": 2}, "m: run 7 has a value at f.jsonl:1 too (write one value for each job, or name the nodes"),
+        ({"run": "8", "better": "lower"}, "m: better is lower in run 8, and higher at f.jsonl:1 (write samples of"),
+        ({"run": "8", "unit": "MB/s"}, "m: unit is MB/s in run 8, and GB/s at f.jsonl:1"),
+        ({"image": "b"}, "m: image is b in run 7, and a at f.jsonl:1"),
+        ({"spec": ""}, "m: spec is unset in run 7, and c at f.jsonl:1"),
+    ],
+)
+def test_samples_of_a_metric_and_of_a_job_must_agree(other: dict[str, object], words: str) -> None:
+    first = {"unit": "GB/s", "image": "a", "spec": "c"}
+    assert fault(line(**first), line(**{**first, **other})).startswith(f"f.jsonl:2: {words}")
 
 
-def test_better_must_not_change() -> None:
-    words = (
-        "m: better is lower in run 8, and higher at f.jsonl:1 (write samples of different kinds under different names)"
-    )
-    assert fault(line(), line(run="8", better="lower")) == f"f.jsonl:2: {words} [samples-disagree]"
-    known = [line(nodes=["n1"]), line(nodes=["n2"]), line(nodes=["n2"], run="8")]
-    assert fault(*known, line(nodes=["n2"], better="lower")).startswith("f.jsonl:4: m: better is lower in run 7")
+def test_a_unit_that_only_some_lines_have_is_that_of_all() -> None:
+    bare, whole = line(run="8"), line(unit="GB/s")
+    for lines in ((bare, whole), (whole, bare)):
+        assert series(*lines)["m"].unit == "GB/s"
+    assert "unit is MB/s in run 9, and GB/s at f.jsonl:2" in fault(bare, whole, line(unit="MB/s", run="9"))
 
 
 def test_a_run_may_have_a_value_for_each_node_and_its_worst_counts() -> None:
     lines = [line(nodes=[f"n{node}"], value=10 + gpu + node) for node in range(3) for gpu in range(8)]
     for order in (lines, lines[::-1]):
-        (job,) = read(*order)["m"].jobs
+        (job,) = series(*order)["m"].jobs
         assert job.values == {("n0",): 10, ("n1",): 11, ("n2",): 12}
     slower = [text.replace(b"higher", b"lower") for text in lines]
-    assert read(*slower)["m"].jobs[0].values == {("n0",): 17, ("n1",): 18, ("n2",): 19}
+    assert series(*slower)["m"].jobs[0].values == {("n0",): 17, ("n1",): 18, ("n2",): 19}
+
+
+def test_gates_stand_among_samples_in_any_order_block_and_once() -> None:
+    later = Gate("affinity", "pass", "", "", "8", ("n1",), 101.0)
+    lines = [line_json(one).encode() for one in (SAMPLE, GATE, replace(SAMPLE, run="8", time=90.0), later)]
+    whole = read(*lines)
+    assert whole.gates == (later, GATE)
+    assert [(job.run, job.image, job.spec) for job in whole.series["m/128MiB/2n"].jobs] == [
+        ("8", "sha256:0a", "1f"),
+        ("7", "sha256:0a", "1f"),
+    ]
+    chance = random.Random(3)
+    for _ in range(10):
+        chance.shuffle(lines)
+        assert read(*lines, line_json(GATE).encode(), block=chance.choice([50, 300, 1 << 20])) == whole
 
 
 def test_blank_lines_a_byte_order_mark_and_crlf_do_not_matter() -> None:
-    plain = read(line(), line(run="8"))
-    assert read(b"\xef\xbb\xbf" + line(), b"", line(run="8") + b"\r", b" ", b"") == plain
-    assert read(line() + b"\r", line(run="8") + b"\r") == plain
-    assert read() == {}
-
-
-def test_lines_in_any_form_order_and_block_size_give_the_same() -> None:
-    chance = random.Random(5)
-    samples = [
-        {
-            **GOOD,
-            "metric": metric,
-            "run": f"r{run}",
-            "value": chance.lognormvariate(3, 2),
-            "nodes": [f"n{node}"],
-            "time": time,
-        }
-        for metric in ("a", "b/c")
-        for run in range(4)
-        for node in range(5)
-        for time in (run * 10 + node, f"2026-01-22T10:{run}{node}:00Z")
-    ]
-    forms = [
-        lambda sample: json.dumps(sample),
-        lambda sample: json.dumps(sample, separators=(",", ":")),
-        lambda sample: json.dumps(dict(reversed(sample.items()))),
-        lambda sample: json.dumps({**sample, "gpu": 3}),
-    ]
-    whole = read(*[json.dumps(sample).encode() for sample in samples])
-    assert len(whole["a"].jobs) == 4
-    assert [job.time for job in whole["a"].jobs] == [0, 10, 20, 30]
-    for _ in range(20):
-        chance.shuffle(samples)
-        lines = [chance.choice(forms)(sample).encode() for sample in samples]
-        assert read(*lines, block=chance.choice([50, 300, 1 << 20])) == whole
-        assert read(*[forms[0](sample).encode() for sample in samples]) == whole
+    plain = series(line(), line(run="8"))
+    assert series(b"\xef\xbb\xbf" + line(), b"", line(run="8") + b"\r", b" ", b"") == plain
+    assert series() == {}
 
 
 @given(
@@ -169,9 +193,16 @@ def test_lines_in_any_form_order_and_block_size_give_the_same() -> None:
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     for text in (data, line().replace(b"1.5", data), line().replace(b"n1", data)):
         with suppress(InputError):
-            read_lines([("f", [text])])
+            read(text)
 
 
 def test_a_line_without_end_is_refused() -> None:
     with pytest.raises(InputError, match=r"^f: a line is longer than 2097152 bytes "):
         read_lines([("f", (b"x" * (1 << 20) for _ in range(10)))])
+
+
+def test_gates_are_alike_by_code_and_subject() -> None:
+    one = replace(GATE, code="bind-missing", values={"subject": "/opt/cray", "size": 1})
+    other = replace(one, cause="other words", values={"subject": "/opt/cray", "size": 2})
+    assert one.kind == other.kind != replace(one, values={"subject": "/opt"}).kind
+    assert GATE.kind != replace(GATE, cause="other words").kind

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -80,20 +82,13 @@ def test_a_job_that_squeue_has_forgotten_is_asked_for_in_the_accounting(
     assert (found.state, found.ended) == (state, True)
 
 
-def test_without_sacct_installed_a_forgotten_job_is_forgotten(fp: FakeProcess) -> None:
-    squeue(fp, "1", err=FORGOTTEN)
-
-    def missing(_: object) -> None:
-        raise FileNotFoundError
-
-    fp.register(["sacct", fp.any()], callback=missing)
-    assert slurm.poll(["1"])["1"] == JobState("")
-
-
-def test_a_controller_that_is_silent_ends_no_job(fp: FakeProcess) -> None:
+def test_a_controller_that_is_silent_ends_and_refuses_no_job(fp: FakeProcess) -> None:
     squeue(fp, "1", err=SILENT)
     with pytest.raises(slurm.SilentError):
         slurm.poll(["1"])
+    fp.register(["sbatch", "--parsable", "job.sh"], stderr=f"sbatch: error: {SILENT}", returncode=1)
+    with pytest.raises(slurm.SilentError, match="Unable to contact"):
+        slurm.submit("job.sh")
 
 
 def test_cancelling_a_job_that_has_ended_is_no_fault(fp: FakeProcess) -> None:
@@ -136,8 +131,31 @@ def test_a_reservation_names_its_nodes(fp: FakeProcess) -> None:
     assert str(refused.value).startswith("soon: the reservation has no nodes")
 
 
-def test_no_slurm_here_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(ToolError) as refused:
-        slurm.nodes_of("g")
-    assert (refused.value.finding.code, refused.value.finding.subject) == ("program-not-found", "sinfo")
+@pytest.mark.parametrize("times", [3, 99])
+def test_a_question_is_asked_again_with_patience(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    now, asked = [0.0], []
+
+    def run(argv: list[str]) -> subprocess.CompletedProcess[str]:
+        asked.append(argv)
+        silent = len(asked) <= times
+        err = "slurm_load_partitions: Unable to contact slurm controller (connect failure)\n"
+        return subprocess.CompletedProcess(argv, int(silent), "" if silent else "n1|idle\n", err * silent)
+
+    monkeypatch.setattr(slurm, "_run", run)
+    monkeypatch.setattr(time, "sleep", lambda s: now.append(now.pop() + s))
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    if times == 3:
+        assert slurm.nodes_of("g") == {"n1": "idle"}
+    else:
+        with pytest.raises(slurm.SilentError, match=r"sinfo .*: .*Unable to contact slurm controller"):
+            slurm.nodes_of("g")
+        assert now[0] >= slurm.RETRY_S
+
+
+def test_a_question_that_hangs_ends_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hang(*_: object, **__: object) -> None:
+        raise subprocess.TimeoutExpired("squeue", 60)
+
+    monkeypatch.setattr(slurm, "run_program", hang)
+    with pytest.raises(slurm.SilentError, match="Slurm does not answer: within 60 s"):
+        slurm.poll(["1"])

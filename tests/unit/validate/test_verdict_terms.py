@@ -195,19 +195,6 @@ def test_jobs_with_another_image_or_spec_are_not_compared(what: str) -> None:
     assert one(series(STEADY), new).verdict == "fail"
 
 
-def test_a_baseline_of_two_images_is_judged_by_the_right_one() -> None:
-    both = (*marked(series(scaled(1.2, 10)), image="old").jobs, *marked(series(STEADY, at=50), image="new").jobs)
-    found = system(Series("m", "higher", both), marked(after(scaled(1.0, 5)), image="new"))
-    assert (found.exit_code, found.metrics[0].jobs_before) == (0, 10)
-    assert "10 of 20 jobs before the change used another image and are left out" in found.notes
-
-
-def test_jobs_after_of_two_images_decide_nothing() -> None:
-    jobs = (*marked(after(scaled(1.0, 5)), image="a").jobs, *marked(series(STEADY, at=300), image="b").jobs)
-    mixed = one(series(STEADY), Series("m", "higher", jobs))
-    assert mixed.reason == "the jobs after the change are of several images (a, b)"
-
-
 def test_the_same_job_on_both_sides_is_a_mistake() -> None:
     same = one(series(STEADY), series(STEADY))
     assert (same.verdict, codes(same)) == ("inconclusive", ["metric-unlike"])
