@@ -42,9 +42,15 @@ EDITS = (
 ACTIVATE = "export CONDA_DEFAULT_ENV=$1 CONDA_PREFIX=/opt/miniconda3/envs/$1 PATH=/opt/miniconda3/envs/$1/bin:$PATH\n"
 LIBRARY_FOLDER = "usr/lib/x86_64-linux-gnu"
 PACKAGES = "usr/lib/python3/dist-packages"
-# How mksquashfs packs. What hundreds of ranks start from is not unpacked by each of them anew.
+# What packages bring that nothing here loads: tests, and a compiler for GPUs. Each run looks at all bytes of its image.
+LEFT_OUT = (
+    "usr/lib/libtorch-test",
+    f"{PACKAGES}/torch/bin/test_*",
+    f"{LIBRARY_FOLDER}/libLLVM*",
+    f"{LIBRARY_FOLDER}/libamd_comgr*",
+)
+# How mksquashfs packs.
 ZSTD = "-comp zstd -Xcompression-level 1"
-UNCOMPRESSED = "-noI -noD -noF -noX"
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,7 @@ class ImageRecipe:
     wheels: tuple[str, ...] = ()
     folder: str = LIBRARY_FOLDER
     conda: str | None = None
-    packing: str = ZSTD
+    left_out: tuple[str, ...] = ()
 
 
 # All that `import jax` and a sum over devices need: SciPy, a third more, is imported by neither.
@@ -75,7 +81,7 @@ RAY_PACKAGES = (
 
 IMAGES: Mapping[str, ImageRecipe] = {
     "torch": ImageRecipe(
-        ("python3-torch", "python3-numpy", "python3-venv", "iproute2"), conda="pytorch", packing=UNCOMPRESSED
+        ("python3-torch", "python3-numpy", "python3-venv", "iproute2"), conda="pytorch", left_out=LEFT_OUT
     ),
     "jax": ImageRecipe(("python3-minimal", "libpython3-stdlib"), wheels=JAX_WHEELS),
     "ray": ImageRecipe(RAY_PACKAGES, wheels=("ray==2.60.0",)),
@@ -108,8 +114,8 @@ def image(name: str) -> Path:
         del inputs["wheels"]
     if recipe.folder == LIBRARY_FOLDER:
         del inputs["folder"]
-    if recipe.packing == ZSTD:
-        del inputs["packing"]
+    if not recipe.left_out:
+        del inputs["left_out"]
     if recipe.conda is None:
         del inputs["conda"]
     else:
@@ -131,20 +137,23 @@ def image(name: str) -> Path:
                 (tree / "etc/ld.so.conf.d/network.conf").write_text(f"/{recipe.folder}\n")
             run_or_refuse(["chroot", str(tree), "ldconfig"])
         shutil.rmtree(tree / "var/lib/apt/lists", ignore_errors=True)
-        _pack(tree, work / "image.sif", recipe.packing)
+        for pattern in recipe.left_out:
+            for path in tree.glob(pattern):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        _pack(tree, work / "image.sif")
         remove_tree(tree)
 
     return cached(f"image-{name}", inputs, build) / "image.sif"
 
 
-def _pack(tree: Path, sif: Path, packing: str) -> None:
+def _pack(tree: Path, sif: Path) -> None:
     """Pack an unpacked image into a SIF with the node root's own Apptainer. Both lie in the same folder."""
     root = node_root("trixie")
     script = (
         f'mount --bind "{sif.parent}" "{root}/mnt" && mount -t proc proc "{root}/proc"'
         f' && mount --rbind /dev "{root}/dev" && mount -t tmpfs tmpfs "{root}/tmp"'
         f' && exec chroot "{root}" env HOME=/tmp APPTAINER_TMPDIR=/tmp apptainer --quiet build'
-        f' --mksquashfs-args "{packing}" "/mnt/{sif.name}" "/mnt/{tree.name}"'
+        f' --mksquashfs-args "{ZSTD}" "/mnt/{sif.name}" "/mnt/{tree.name}"'
     )
     build_tool(["sh", "-c", script])
     sif.chmod(0o644)
