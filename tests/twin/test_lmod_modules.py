@@ -12,7 +12,7 @@ import pytest
 
 from lumisite.render.manifest import ModuleSummary
 from lumisite.site.load import load_site
-from tests.twin.lmod import TREE, Lmod, Session, Step, each_lmod, render, render_all
+from tests.twin.lmod import TREE, VERSIONS, Lmod, Session, Step, each_lmod, render, render_all
 
 pytestmark = [pytest.mark.lmod, pytest.mark.root]
 
@@ -20,7 +20,10 @@ AI, CPE, FILES = "singularity-AI-bindings", "singularity-CPEbits", "singularity-
 LUMI = load_site("lumi")
 SITE = LUMI.site
 
-each_platform = pytest.mark.parametrize("platform", SITE.platforms)
+#: What a platform has is the same in each Lmod: the one of before is looked at in one of them.
+each_platform = pytest.mark.parametrize(
+    ("version", "platform"), [*((version, SITE.platform) for version in VERSIONS), ("8.7", "2024-08")]
+)
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,6 @@ def expected_binds(modules: Mapping[str, ModuleSummary], name: str) -> list[str]
     return [*binds, *modules[name].binds]
 
 
-@each_lmod
 @each_platform
 def test_every_version_sets_what_the_manifest_says_and_leaves_nothing(
     version: str, platform: str, everything: Callable[[str, str], Everything]
@@ -92,7 +94,6 @@ def test_every_version_sets_what_the_manifest_says_and_leaves_nothing(
         assert after.modules == []
 
 
-@each_lmod
 @each_platform
 def test_swapping_gives_what_a_fresh_load_gives(
     version: str, platform: str, everything: Callable[[str, str], Everything]
@@ -123,7 +124,7 @@ def test_the_helper_is_switched_on_by_ai_bindings_alone(
 @each_lmod
 def test_every_load_and_unload_order_composes(version: str, plain: Path) -> None:
     orders = list(itertools.permutations((AI, CPE, FILES)))
-    pairs = list(itertools.product(orders, orders))
+    pairs = list(zip(orders, reversed(orders), strict=True))
     sessions = [
         Session(["true", *(f"module load {name}" for name in up), *(f"module unload {name}" for name in down)])
         for up, down in pairs

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeAlias
 
 import pytest
 
@@ -21,25 +19,12 @@ LUMI = load_site("lumi")
 SITE = LUMI.site
 
 
-Trees: TypeAlias = Callable[[str], Path]
-
-
 @pytest.fixture(scope="module")
-def all_of_lumi(tmp_path_factory: pytest.TempPathFactory) -> Trees:
-    """Give all that a platform can have."""
-
-    @functools.cache
-    def ask(platform: str) -> Path:
-        out = tmp_path_factory.mktemp("all") / "out"
-        render_all(out, LUMI, platform)
-        return out
-
-    return ask
-
-
-@pytest.fixture(scope="module")
-def lumi(all_of_lumi: Trees) -> Path:
-    return all_of_lumi(SITE.platform)
+def lumi(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give all that LUMI can have."""
+    out = tmp_path_factory.mktemp("all") / "out"
+    render_all(out, LUMI, SITE.platform)
+    return out
 
 
 @each_lmod
@@ -80,13 +65,10 @@ def parts(output: str, verb: str, names: Sequence[str]) -> dict[str, str]:
 
 
 @each_lmod
-@pytest.mark.parametrize("platform", SITE.platforms)
-def test_each_version_shows_every_bind_and_tells_whom_to_ask(version: str, platform: str, all_of_lumi: Trees) -> None:
-    out = all_of_lumi(platform)
-    names = [
-        str(path.relative_to(out / "modules").with_suffix("")) for path in sorted((out / "modules").rglob("[!.]*.lua"))
-    ]
-    steps = Lmod(version, {TREE: out}).run(*(f"module {verb} {' '.join(names)}" for verb in HEADS))
+def test_each_version_shows_every_bind_and_tells_whom_to_ask(version: str, lumi: Path) -> None:
+    modules = lumi / "modules"
+    names = [str(path.relative_to(modules).with_suffix("")) for path in sorted(modules.rglob("[!.]*.lua"))]
+    steps = Lmod(version, {TREE: lumi}).run(*(f"module {verb} {' '.join(names)}" for verb in HEADS))
     assert [step.code for step in steps] == [0, 0, 0]
     told, summary, shown = (parts(step.output, verb, names) for step, verb in zip(steps, HEADS, strict=True))
     for name in names:
@@ -177,14 +159,12 @@ def test_looking_changes_nothing(version: str, tmp_path: Path) -> None:
 
 
 @each_lmod
-@pytest.mark.parametrize("platform", SITE.platforms)
-def test_lmods_own_check_of_the_tree_passes(version: str, platform: str, all_of_lumi: Trees, tmp_path: Path) -> None:
-    out = all_of_lumi(platform)
+def test_lmods_own_check_of_the_tree_passes(version: str, lumi: Path, tmp_path: Path) -> None:
     bad = render(tmp_path / "bad", rocm=["6.2"])
     broken = bad / "modules" / CPE / "25.03.lua"
     broken.write_text(broken.read_text() + 'setenv("X")\n')
     check = f"{LMOD}/libexec/check_module_tree_syntax"
-    good, red = Lmod(version, {TREE: out, "/bad": bad}).run(
+    good, red = Lmod(version, {TREE: lumi, "/bad": bad}).run(
         f"{check} {TREE}/modules", f"{check} /bad/modules", MODULEPATH=""
     )
     assert good.code == 0, good.output
