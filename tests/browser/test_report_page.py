@@ -73,7 +73,7 @@ def browse(home: Path, *arguments: str) -> tuple[str, list[str]]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=900,
         env={"PATH": os.environ["PATH"], "HOME": str(home), "LC_ALL": "C.UTF-8"},
     )
     return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]

@@ -138,7 +138,7 @@ class Cluster:
         user: str = USER,
         environment: Mapping[str, str] | None = None,
         stdin: str = "",
-        timeout_s: float = 300,
+        timeout_s: float = 900,
     ) -> Result:
         """Run a command in a login shell on a node, by default as the ordinary user on the login node.
 
@@ -244,7 +244,7 @@ def is_running(cluster: Cluster) -> bool:
     return fence.is_alive(cluster.holder.maker)
 
 
-def wait_idle(cluster: Cluster, within_s: float = 60) -> None:
+def wait_idle(cluster: Cluster, within_s: float = 300) -> None:
     """Wait until every node is idle. Raises `ToolError` with what Slurm says if they are not in time."""
     deadline = time.monotonic() + within_s
     said = ""

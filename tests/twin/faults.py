@@ -216,7 +216,7 @@ def clock_ahead(cluster: Cluster, node: str) -> Iterator[None]:
         _as_root(cluster, node, "rm /etc/ld.so.preload")
 
 
-def wait_until(holds: Callable[[], bool], what: str, within_s: float = 60) -> None:
+def wait_until(holds: Callable[[], bool], what: str, within_s: float = 300) -> None:
     """Wait for a state of the cluster that comes by itself. Raises `ToolError` if it does not."""
     deadline = time.monotonic() + within_s
     while not holds():

@@ -80,7 +80,7 @@ def raised(mark: str, tied: bool) -> Iterator[tuple[Fence, Callable[[], Fence]]]
 
         def release() -> Fence:
             os.write(writer, b"go\n")
-            return Fence(fence.maker, find_first("fence.sh", mark, within_s=10))
+            return Fence(fence.maker, find_first("fence.sh", mark, within_s=300))
 
         yield fence, release
     finally:
@@ -121,7 +121,7 @@ def enter(process: ProcessId, argv: Sequence[str]) -> list[str]:
     return ["nsenter", "--target", str(process.pid), *spaces, "--", *argv]
 
 
-def fell(process: ProcessId, within_s: float = 30) -> None:
+def fell(process: ProcessId, within_s: float = 300) -> None:
     """Kill the first process of a name space and wait until all of it has gone. Gone already is fine.
 
     The kernel reports its end only after every process below it has ended. Raises `ToolError` if it does

@@ -38,7 +38,7 @@ KERNEL_SUITE = "bookworm"
 """Its kernel boots here in about fifteen seconds."""
 LEFT_OUT = ("usr/bin/apptainer", "usr/lib/x86_64-linux-gnu/apptainer", "usr/lib/cni")
 """What of the node root the node does without: containers, two fifths of all that its kernel has to unpack."""
-BOOT_CPU_S, BOOT_S = 90, 300
+BOOT_CPU_S, BOOT_S = 90, 900
 FIRST_WORDS = "all CPUs run"
 """What guest_init.sh says first."""
 
@@ -51,7 +51,9 @@ class GuestRun:
     files: Mapping[str, bytes]
 
 
-def lumi_g(command: str, *, threads: int = 1, files: Mapping[str, str] | None = None, timeout_s: float = 600) -> Result:
+def lumi_g(
+    command: str, *, threads: int = 1, files: Mapping[str, str] | None = None, timeout_s: float = 3600
+) -> Result:
     """Boot the node, run one shell command there as the ordinary user, and give its result."""
     return lumi_g_all([command], threads=threads, files=files, timeout_s=timeout_s).results[0]
 
@@ -62,7 +64,7 @@ def lumi_g_all(
     threads: int = 1,
     files: Mapping[str, str] | None = None,
     slurm_lines: tuple[str, ...] = (),
-    timeout_s: float = 600,
+    timeout_s: float = 3600,
 ) -> GuestRun:
     """Boot the node once and run shell commands there, one after the other, as the ordinary user.
 

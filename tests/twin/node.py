@@ -89,7 +89,7 @@ def start_node(plan: NodePlan, folder: Path, holder: ProcessId) -> None:
     start = f'cd "{folder}" && exec sh start_node.sh {plan.cluster} {plan.host.name}'
     run_or_refuse(fence.enter(holder, ["sh", "-c", start]))
     try:
-        first = fence.find_first("/run/boot.sh", plan.cluster, plan.host.name, within_s=30)
+        first = fence.find_first("/run/boot.sh", plan.cluster, plan.host.name, within_s=300)
     except ToolError as late:
         said = " | ".join((folder / "console.log").read_text(errors="replace").splitlines()[-8:])
         raise ToolError(f"node {plan.host.name} did not start: {said or late}") from late

@@ -45,7 +45,9 @@ def slurm_conf(
         "GresTypes=gpu",
         # Short, so that a test of a lost node need not wait for minutes.
         "SlurmdTimeout=10",
-        "MessageTimeout=10",
+        # Long, so that no answer comes too late where the machine is busy; the second must be five times the first.
+        "MessageTimeout=30",
+        "UnkillableStepTimeout=150",
         "InactiveLimit=0",
         "KillWait=2",
         "MinJobAge=600",

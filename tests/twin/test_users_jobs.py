@@ -104,7 +104,7 @@ def submit(cluster: Cluster, name: str, before: str = "", more: Mapping[str, str
     (cluster.shared / f"scratch/jobs/{name}").write_text(changed(name, more))
     # sbatch --wait looks again after half a minute.
     words = f"cd {WORK}; {LOAD}; id=$({before} sbatch --parsable -o {name}.out {name}) && {WAIT}"
-    done = cluster.run(words, timeout_s=400)
+    done = cluster.run(words)
     text = (cluster.shared / f"scratch/jobs/{name}.out").read_text()
     assert "ExitCode=0:0" in done.stdout, f"{text[-3000:]}{done.stderr}"
     return told(text)
