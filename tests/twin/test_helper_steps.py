@@ -1,4 +1,4 @@
-"""The srun helper in real steps, on all three Slurm generations: one test for each rule that users are told."""
+"""The srun helper in real steps: one test for each rule that users are told, on all three Slurm generations where Slurm has a part."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.twin.helper_site import (
     run_with,
     told_by,
 )
-from tests.twin.roots import USER_ID
+from tests.twin.roots import DEFAULT_GENERATION, USER_ID
 from tests.unit.render.test_prolog_hostile import ENVIRONMENTS
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
@@ -45,6 +45,15 @@ def modules(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A cluster where users load the module."""
     require_twin()
     with running(ClusterPlan(request.param, images=("small",))) as cluster:
+        deploy_site(cluster)
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def default() -> Iterator[Cluster]:
+    """The same of the default generation alone, for what Slurm has no part in."""
+    require_twin()
+    with running(ClusterPlan(images=("small",))) as cluster:
         deploy_site(cluster)
         yield cluster
 
@@ -98,7 +107,7 @@ def test_with_the_module_every_container_has_all(modules: Cluster) -> None:
 
 @pytest.mark.parametrize(("partition", "nodes", "tasks"), [*SHAPES], ids=str)
 def test_env_says_what_a_rank_finds(
-    modules: Cluster, partition: str, nodes: int, tasks: int, capsys: pytest.CaptureFixture[str]
+    default: Cluster, partition: str, nodes: int, tasks: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Real Lmod, Slurm, prolog and wrapper against the same question to `lumisite env`, for each shape of a step."""
     shape = ["--nodes", str(nodes), "--tasks-per-node", str(tasks), "--partition", partition]
@@ -106,16 +115,16 @@ def test_env_says_what_a_rank_finds(
     told = json.loads(capsys.readouterr().out)
     mine, theirs = f"lumisite-{os.getuid()}", f"lumisite-{USER_ID}"
     srun = f"{LOAD}; srun -p {partition} -N{nodes} --ntasks-per-node={tasks}"
-    first = told_by(modules.run(f"{srun} {CONTAINER}"))[0]
+    first = told_by(default.run(f"{srun} {CONTAINER}"))[0]
     expected = {name: one["value"] for name, one in told["variables"].items() if name.startswith(SHOWN)}
     assert len(expected) > 4
     for name, value in expected.items():
         assert first.environment.get(name) == (value and value.replace(mine, theirs)), name
-    assert [bind["target"] for bind in told["binds"]] == told_by(modules.run(f"{srun} {TASK}"))[0].binds
+    assert [bind["target"] for bind in told["binds"]] == told_by(default.run(f"{srun} {TASK}"))[0].binds
 
 
-def test_the_wrapper_is_what_srun_starts(modules: Cluster) -> None:
-    done = modules.run(f"{LOAD}; srun -N2 --ntasks-per-node=1 sh -c 'command -v singularity'").check()
+def test_the_wrapper_is_what_srun_starts(default: Cluster) -> None:
+    done = default.run(f"{LOAD}; srun -N2 --ntasks-per-node=1 sh -c 'command -v singularity'").check()
     assert set(done.stdout.split()) == {done.stdout.split()[0]}
     assert done.stdout.startswith(f"{SITE_TREE}/releases/")
 
@@ -125,16 +134,16 @@ def test_export_none_leaves_it_working(modules: Cluster) -> None:
         complete(told, modules)
 
 
-def test_off_switches_it_off(modules: Cluster) -> None:
-    for told in told_by(modules.run(f"{LOAD}; LUMISITE=off srun -N2 {TASK}")):
+def test_off_switches_it_off(default: Cluster) -> None:
+    for told in told_by(default.run(f"{LOAD}; LUMISITE=off srun -N2 {TASK}")):
         assert "GLOO_SOCKET_IFNAME" not in told.environment
         assert "/var/spool/slurmd" not in told.binds
         assert told.private is None
 
 
-def test_the_users_values_win(modules: Cluster) -> None:
+def test_the_users_values_win(default: Cluster) -> None:
     mine = "GLOO_SOCKET_IFNAME=eth0 NCCL_NET_GDR_LEVEL= MIOPEN_USER_DB_PATH=/scratch MASTER_PORT=29501"
-    for told in told_by(modules.run(f"{LOAD}; {mine} SINGULARITY_BIND=/usr/share:/mine srun -N2 {CONTAINER}")):
+    for told in told_by(default.run(f"{LOAD}; {mine} SINGULARITY_BIND=/usr/share:/mine srun -N2 {CONTAINER}")):
         environment = told.environment
         assert [environment[name.partition("=")[0]] for name in mine.split()] == ["eth0", "", "/scratch", "29501"]
         assert "/mine" not in told.binds
@@ -184,25 +193,25 @@ def test_the_batch_step_has_nothing_and_its_steps_have_all(modules: Cluster) -> 
         complete(each, modules)
 
 
-def test_a_venv_in_a_squashfs_file_is_mounted_and_first(modules: Cluster) -> None:
+def test_a_venv_in_a_squashfs_file_is_mounted_and_first(default: Cluster) -> None:
     make = "mkdir -p ~/venv/bin && printf '#!/bin/sh\\necho hello from the venv\\n' >~/venv/bin/hello && chmod 755 ~/venv/bin/*"
-    modules.run(
+    default.run(
         f"{make} && rm -f /scratch/venv.sqsh && mksquashfs ~/venv /scratch/venv.sqsh -quiet -no-progress"
     ).check()
-    done = modules.run(f"{LOAD}; LUMISITE_VENV=/scratch/venv.sqsh:/mine srun singularity --quiet exec {IMAGE} hello")
+    done = default.run(f"{LOAD}; LUMISITE_VENV=/scratch/venv.sqsh:/mine srun singularity --quiet exec {IMAGE} hello")
     assert done.check().stdout == "hello from the venv\n"
 
 
-def test_verbose_says_each_decision(modules: Cluster) -> None:
-    said = modules.run(f"{LOAD}; LUMISITE_VERBOSE=1 srun -n1 true").check().stdout
+def test_verbose_says_each_decision(default: Cluster) -> None:
+    said = default.run(f"{LOAD}; LUMISITE_VERBOSE=1 srun -n1 true").check().stdout
     for name in ("GLOO_SOCKET_IFNAME=hsn0", "SINGULARITY_BINDPATH=", "CPU"):
         assert f" rank 0: {name}" in said or f" rank 0: no {name}" in said, name
 
 
-def test_what_starts_no_container_runs_without_our_binds(modules: Cluster) -> None:
-    done = modules.run(f"{LOAD}; LUMISITE_VERBOSE=1 singularity inspect {IMAGE}")
+def test_what_starts_no_container_runs_without_our_binds(default: Cluster) -> None:
+    done = default.run(f"{LOAD}; LUMISITE_VERBOSE=1 singularity inspect {IMAGE}")
     assert done.check().stderr.count("lumisite: without the bind ") == 7
-    assert modules.run(f"{LOAD}; singularity inspect {IMAGE}").check().stderr == ""
+    assert default.run(f"{LOAD}; singularity inspect {IMAGE}").check().stderr == ""
 
 
 #: A second family: its images need nothing of the Cray environment, and another setting.
@@ -224,20 +233,20 @@ OWN_LIBRARIES = {
 }
 
 
-def test_the_wrapper_corrects_for_the_image_in_hand(modules: Cluster) -> None:
-    deploy_site(modules, OWN_LIBRARIES)
-    modules.run(f"ln -f {IMAGE} /scratch/plain-1.sif || cp {IMAGE} /scratch/plain-1.sif").check()
+def test_the_wrapper_corrects_for_the_image_in_hand(default: Cluster) -> None:
+    deploy_site(default, OWN_LIBRARIES)
+    default.run(f"ln -f {IMAGE} /scratch/plain-1.sif || cp {IMAGE} /scratch/plain-1.sif").check()
     shown = "sh -c 'echo $(ls -d /opt/cray /project) ${TWIN_FAMILY-none} $PATH'"
     for image, places, family in (
         ("/scratch/plain-1.sif", ["/project"], "plain"),
         (IMAGE, ["/opt/cray", "/project"], "none"),
     ):
-        done = modules.run(f"{LOAD}; srun -N2 --ntasks-per-node=1 singularity --quiet exec {image} {shown} 2>/dev/null")
+        done = default.run(f"{LOAD}; srun -N2 --ntasks-per-node=1 singularity --quiet exec {image} {shown} 2>/dev/null")
         for line in done.check().stdout.splitlines():
             assert line.split()[:-1] == [*places, family]
             assert line.split()[-1].startswith("/usr/games:") == (family == "plain")
         assert len(done.stdout.splitlines()) == 2
-    deploy_site(modules)
+    deploy_site(default)
 
 
 # ---- the site names it in slurm.conf
@@ -338,69 +347,76 @@ def install_filter(cluster: Cluster, text: str = FILTER) -> None:
 # ---- faults
 
 
-def of_slurm(fault: str) -> bool:
-    """Whether a fault is in what Slurm sets, which srun itself would stumble over."""
-    return any(name.startswith("SLURM") for name in ENVIRONMENTS[fault])
+#: What the generations of Slurm might make something else of.
+ON_ALL = ("a line break in the bind list", "exported functions", "a large environment", "a line break in every number")
 
 
-@pytest.mark.parametrize("fault", [fault for fault in ENVIRONMENTS if not of_slurm(fault)])
-def test_a_job_starts_in_a_hostile_environment(modules: Cluster, fault: str) -> None:
-    changes = {**ENVIRONMENTS[fault], "SLURM_TASK_PROLOG": PROLOG}
+def environments(cluster: Cluster, *, of_slurm: bool) -> Iterator[tuple[str, dict[str, str]]]:
+    """Give hostile environments, each with its name; those `of_slurm` are of variables that srun itself would stumble over."""
+    for name, changes in ENVIRONMENTS.items():
+        chosen = cluster.generation == DEFAULT_GENERATION or name in ON_ALL
+        if chosen and of_slurm == any(variable.startswith("SLURM") for variable in changes):
+            yield name, changes
+
+
+def test_a_job_starts_in_a_hostile_environment(modules: Cluster) -> None:
     tell = f"/usr/bin/python3 -SEs {EXCHANGE}/tell.py"
-    done = run_with(modules, changes, f"/usr/bin/srun -Q -N2 --ntasks-per-node=2 {tell}")
-    every = told_by(done)
-    assert len(every) == 4
-    assert "prolog" not in done.stderr.lower()
-    assert all(line.startswith(("lumisite: ", "TOLD ")) for line in done.stdout.splitlines())
-    for told in every:
-        assert told.environment.get("LD_PRELOAD") == changes.get("LD_PRELOAD")
-        assert told.environment["LUMISITE_DONE"]
+    for fault, changes in environments(modules, of_slurm=False):
+        changes = {**changes, "SLURM_TASK_PROLOG": PROLOG}
+        done = run_with(modules, changes, f"/usr/bin/srun -Q -N2 --ntasks-per-node=2 {tell}")
+        every = told_by(done)
+        assert len(every) == 4, fault
+        assert "prolog" not in done.stderr.lower(), fault
+        assert all(line.startswith(("lumisite: ", "TOLD ")) for line in done.stdout.splitlines()), fault
+        for told in every:
+            assert told.environment.get("LD_PRELOAD") == changes.get("LD_PRELOAD"), fault
+            assert told.environment["LUMISITE_DONE"], fault
 
 
-@pytest.mark.parametrize("fault", [fault for fault in ENVIRONMENTS if of_slurm(fault)])
-def test_a_job_starts_where_slurm_itself_says_odd_things(modules: Cluster, fault: str) -> None:
+def test_a_job_starts_where_slurm_itself_says_odd_things(modules: Cluster) -> None:
     """The prolog gets them from a script around it, and Slurm obeys what it prints."""
-    (modules.exchange / "odd.json").write_text(json.dumps(ENVIRONMENTS[fault]))
     around = modules.exchange / "around"
     around.write_text(f"#!/bin/sh\nexec python3 -SEs {EXCHANGE}/launch.py {EXCHANGE}/odd.json {PROLOG}\n")
     around.chmod(0o755)
-    done = modules.run(f"SLURM_TASK_PROLOG={EXCHANGE}/around srun -Q -N2 --ntasks-per-node=2 {TASK}")
-    assert done.stderr == ""
-    told = told_by(done)
-    assert len(told) == 4
-    for each in told:
-        assert "LD_PRELOAD" not in each.environment
-        assert "HOME" in each.environment  # what the values would have Slurm unset
-        if "SLURM_STEP_ID" not in ENVIRONMENTS[fault]:
-            assert each.environment["GLOO_SOCKET_IFNAME"] == "hsn0"
+    for fault, changes in environments(modules, of_slurm=True):
+        (modules.exchange / "odd.json").write_text(json.dumps(changes))
+        done = modules.run(f"SLURM_TASK_PROLOG={EXCHANGE}/around srun -Q -N2 --ntasks-per-node=2 {TASK}")
+        assert done.stderr == "", fault
+        told = told_by(done)
+        assert len(told) == 4, fault
+        for each in told:
+            assert "LD_PRELOAD" not in each.environment, fault
+            assert "HOME" in each.environment, fault  # what the values would have Slurm unset
+            if "SLURM_STEP_ID" not in changes:
+                assert each.environment["GLOO_SOCKET_IFNAME"] == "hsn0", fault
 
 
-def test_a_job_starts_where_tmp_is_full_or_read_only(modules: Cluster) -> None:
-    node = modules.nodes[0]
+def test_a_job_starts_where_tmp_is_full_or_read_only(default: Cluster) -> None:
+    node = default.nodes[0]
     for fault in (faults.tmp_full, faults.tmp_read_only):
-        with fault(modules, node):
-            done = modules.run(f"{LOAD}; srun -Q -N2 -n4 {TASK}")
+        with fault(default, node):
+            done = default.run(f"{LOAD}; srun -Q -N2 -n4 {TASK}")
             assert done.stderr == ""
             assert len(told_by(done)) == 4
 
 
-def test_a_missing_bind_is_said_by_the_nodes_name(modules: Cluster) -> None:
-    node = modules.nodes[1]
+def test_a_missing_bind_is_said_by_the_nodes_name(default: Cluster) -> None:
+    node = default.nodes[1]
     for fault in (faults.path_gone, faults.dangling_link):
-        with fault(modules, node, "/usr/lib64/libcxi.so.1"):
-            done = modules.run(f"{LOAD}; srun -N2 -n4 true").check()
+        with fault(default, node, "/usr/lib64/libcxi.so.1"):
+            done = default.run(f"{LOAD}; srun -N2 -n4 true").check()
             assert done.stdout.count(f"lumisite: /usr/lib64/libcxi.so.1 not found on {node}") == 1
-            assert modules.nodes[0] not in done.stdout
+            assert default.nodes[0] not in done.stdout
             # It is out of the list there, and a container starts on both.
-            every = told_by(modules.run(f"{LOAD}; srun -N2 -n2 {CONTAINER}"))
+            every = told_by(default.run(f"{LOAD}; srun -N2 -n2 {CONTAINER}"))
             assert ["/usr/lib64/libcxi.so.1" in told.places for told in every] == [True, False]
 
 
-def test_a_hostile_neighbour_in_tmp(modules: Cluster) -> None:
-    node, usual = modules.nodes[0], f"/tmp/lumisite-{USER_ID}"
+def test_a_hostile_neighbour_in_tmp(default: Cluster) -> None:
+    node, usual = default.nodes[0], f"/tmp/lumisite-{USER_ID}"
     for plant in (f"ln -s /users {usual}", f"mkdir -m 777 {usual}", f"touch {usual}"):
-        modules.run(f"rm -rf {usual}*; {plant}", node=node, user="root").check()
-        (told,) = told_by(modules.run(f"{LOAD}; srun -w {node} -n1 {TASK}"))
+        default.run(f"rm -rf {usual}*; {plant}", node=node, user="root").check()
+        (told,) = told_by(default.run(f"{LOAD}; srun -w {node} -n1 {TASK}"))
         assert told.private == ["0o700", USER_ID]
         assert not told.environment["MIOPEN_USER_DB_PATH"].startswith(f"{usual}/")
-    modules.run(f"rm -rf {usual}*", node=node, user="root").check()
+    default.run(f"rm -rf {usual}*", node=node, user="root").check()

@@ -1,6 +1,6 @@
 """The virtual LUMI-G node: what it is to Slurm, hwloc and lumisite, and the helper's CPU masks on it.
 
-It is booted twice, for all of the tests. As on LUMI, the first core of each L3 group is reserved (`CpuSpecList`), and a
+It is booted once, and once more for what two threads per core do. As on LUMI, the first core of each L3 group is reserved (`CpuSpecList`), and a
 step's cgroup holds what it was granted. The second node has two threads per core and no cgroups: what Slurm says must do.
 """
 
@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.errors import ResolveError
 from lumisite.facts.facts import parse_facts
 from lumisite.machine.masks import MaskRequest, cpu_masks
 from lumisite.machine.topology import topology_of
@@ -33,7 +32,7 @@ from tests.support.records import a_job, judged, target_of
 from tests.twin import slurm_conf
 from tests.twin.fence import SCRIPTS
 from tests.twin.fixtures import require_twin
-from tests.twin.lumi_g import NODE, GuestRun, lumi_g, lumi_g_all
+from tests.twin.lumi_g import NODE, GuestRun, lumi_g_all
 from tests.twin.process import Result, run_tool
 from tests.twin.roots import DEFAULT_GENERATION, node_root
 
@@ -169,7 +168,7 @@ def confined_run() -> GuestRun:
         "/etc/slurm/slurm.conf": conf.replace("CPUs=64", shape),
         "/etc/slurm/cgroup.conf": "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\nConstrainCores=yes\n",
     }
-    return lumi_g_all(tuple(CONFINED.values()), files=files, timeout_s=900)
+    return lumi_g_all(tuple(CONFINED.values()), files=files)
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +180,7 @@ def confined(confined_run: GuestRun) -> dict[str, Result]:
 def threads_run() -> GuestRun:
     """Two threads per core, and no cgroups."""
     require_twin("qemu-system-x86_64", "cpio")
-    return lumi_g_all(tuple(THREADS.values()), threads=2, files=helper(), timeout_s=900)
+    return lumi_g_all(tuple(THREADS.values()), threads=2, files=helper())
 
 
 @pytest.fixture(scope="module")
@@ -193,23 +192,6 @@ def by_name(commands: dict[str, str], done: GuestRun) -> dict[str, Result]:
     return dict(zip(commands, done.results, strict=True))
 
 
-def test_it_has_64_cpus_in_4_numa_domains(confined: dict[str, Result]) -> None:
-    shown = confined["cpus"].check().stdout
-    assert shown.splitlines()[0] == "64"
-    domains = re.findall(r"NUMA node(\d) CPU\(s\): +(\S+)", shown)
-    assert domains == [("0", "0-15"), ("1", "16-31"), ("2", "32-47"), ("3", "48-63")]
-
-
-def test_its_slurm_runs_eight_tasks_of_the_user(confined: dict[str, Result]) -> None:
-    rows = confined["tasks"].check().stdout.splitlines()
-    assert sorted(row.rpartition(" ")[0] for row in rows) == [f"{rank} nid005001 lumiuser" for rank in range(8)]
-
-
-def test_its_tasks_see_eight_gpus(confined: dict[str, Result]) -> None:
-    rows = confined["tasks"].check().stdout.splitlines()
-    assert {row.rpartition(" ")[2] for row in rows} == {"0,1,2,3,4,5,6,7"}
-
-
 def cpus_under_each(kind: str, done: GuestRun) -> list[list[int]]:
     """Give the kernel's CPU numbers below each object of a kind, as hwloc sees them."""
     objects = [part for part in ET.fromstring(done.files["node.xml"]).iter("object") if part.get("type") == kind]
@@ -218,28 +200,17 @@ def cpus_under_each(kind: str, done: GuestRun) -> list[list[int]]:
     ]
 
 
-def test_hwloc_sees_eight_cores_under_each_l3(confined_run: GuestRun) -> None:
+def test_it_is_a_node_of_lumi_g(confined: dict[str, Result], confined_run: GuestRun) -> None:
+    shown = confined["cpus"].check().stdout
+    assert shown.splitlines()[0] == "64"
+    domains = re.findall(r"NUMA node(\d) CPU\(s\): +(\S+)", shown)
+    assert domains == [("0", "0-15"), ("1", "16-31"), ("2", "32-47"), ("3", "48-63")]
+    rows = confined["tasks"].check().stdout.splitlines()
+    assert sorted(rows) == [f"{rank} nid005001 lumiuser 0,1,2,3,4,5,6,7" for rank in range(8)]
     groups = cpus_under_each("L3Cache", confined_run)
     assert groups == [list(range(first, first + 8)) for first in range(0, 64, 8)]
-
-
-def test_exit_code_and_both_outputs_come_back(confined: dict[str, Result]) -> None:
     last = confined["end"]
     assert (last.code, last.stdout, last.stderr) == (3, "out\n", "err\n")
-
-
-def test_two_threads_per_core(threads: dict[str, Result], threads_run: GuestRun) -> None:
-    assert threads["cpus"].check().stdout.splitlines()[0] == "128"
-    assert re.search(r"Thread\(s\) per core: +2\n", threads["cpus"].stdout)
-    assert len(tasks_of(threads["count 8"])) == 8
-    assert cpus_under_each("L3Cache", threads_run) == [list(range(first, first + 16)) for first in range(0, 128, 16)]
-    # Siblings are neighbours here, unlike on LUMI.
-    assert cpus_under_each("Core", threads_run) == [[first, first + 1] for first in range(0, 128, 2)]
-
-
-def test_other_numbers_of_threads_are_refused() -> None:
-    with pytest.raises(ResolveError, match="should be 1 or 2"):
-        lumi_g("true", threads=4)
 
 
 def write_files(files: Mapping[str, bytes], folder: str, target: Path) -> Path:
@@ -324,25 +295,17 @@ def test_the_only_task_of_a_part_gets_all_of_it(confined: dict[str, Result]) -> 
     assert task.cpus == task.granted
 
 
-@pytest.mark.parametrize("tasks", COUNTS)
-def test_two_threads_match_the_table(threads: dict[str, Result], tasks: int) -> None:
-    assert masks_of(threads[f"count {tasks}"]) == golden(tasks, 2)
-
-
-def test_one_thread_of_two(threads: dict[str, Result]) -> None:
+@pytest.mark.measures
+def test_two_threads_of_a_core(threads: dict[str, Result], threads_run: GuestRun) -> None:
+    assert threads["cpus"].check().stdout.splitlines()[0] == "128"
+    # Siblings are neighbours here, unlike on LUMI.
+    assert cpus_under_each("Core", threads_run) == [[first, first + 1] for first in range(0, 128, 2)]
+    for tasks in COUNTS:
+        assert masks_of(threads[f"count {tasks}"]) == golden(tasks, 2)
     assert masks_of(threads["one thread"]) == PUBLISHED.split(",")
-
-
-def test_as_many_cpus_as_both_threads_have_means_both(threads: dict[str, Result]) -> None:
-    assert masks_of(threads["-c14"]) == golden(8, 2)
-
-
-def test_a_part_that_no_cgroup_tells_keeps_slurms_binding(threads: dict[str, Result]) -> None:
-    assert threads["part"].stdout.count("(no cgroup cpuset)") == 1
-
-
-def test_as_it_is_it_is_no_lumi_g_node(threads: dict[str, Result]) -> None:
-    """Its siblings are neighbours, so that CPU 64 is in another domain than on LUMI, and it has no GPU with a driver."""
+    assert masks_of(threads["-c14"]) == golden(8, 2), "as many CPUs as both threads have"
+    assert threads["part"].stdout.count("(no cgroup cpuset)") == 1, "what no cgroup tells keeps Slurm's binding"
+    # As it is, CPU 64 is in another domain than on LUMI, and it has no GPU with a driver.
     assert set(masks_of(threads["as it is"])) == {f"0x{'f' * 32}"}
     assert threads["as it is"].stdout.count("this node is not a lumi-g node as others of partition standard-g") == 1
 

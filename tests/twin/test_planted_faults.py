@@ -227,16 +227,6 @@ class Planted:
 
 PLANTED = [
     Planted(
-        "interface-down",
-        lambda cluster: faults.interface_down(cluster, "nid000002", "hsn1"),
-        "--probe transport",
-        {
-            "node": ("node-interface", {"subject": "hsn1"}),
-            "transport": ("step-skipped", {"cause": "node-interface", "of": ("nid000002",)}),
-        },
-        code=5,
-    ),
-    Planted(
         "management-network",
         module_of_another_network,
         "--probe transport",
@@ -309,7 +299,6 @@ PLANTED = [
         {"environment": ("environment-cleaned", {}), "ddp": ("environment-cleaned", {})},
     ),
     Planted("sacct-away", faults.sacct_refuses, "--probe environment"),
-    Planted("nothing", lambda _: nullcontext(), "--probe environment", {}, "/scratch/two-ranks.yaml"),
 ]
 
 

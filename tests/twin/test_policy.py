@@ -156,8 +156,8 @@ def test_observed_steps_are_as_steps_without_lumisite(filtered: Cluster) -> None
 
 
 def some_of(shapes: list[str], cluster: Cluster) -> list[str]:
-    """Give a third of the shapes on one generation of Slurm, and a few on the others: the thousand steps have all."""
-    return shapes[::3] if cluster.generation == DEFAULT_GENERATION else shapes[::10]
+    """Give some of the shapes, more on one generation of Slurm than on the others: the thousand steps have all."""
+    return shapes[::4] if cluster.generation == DEFAULT_GENERATION else shapes[::10]
 
 
 def test_observed_steps_of_the_whole_site_are_untouched(site_wide: Cluster) -> None:
@@ -168,7 +168,7 @@ def test_observed_steps_of_the_whole_site_are_untouched(site_wide: Cluster) -> N
     root = site_wide.shared / SITE_TREE.removeprefix("/")
     prolog = (root / "current").resolve() / "spank/task_prolog"
     text = prolog.read_text()
-    for shape in some_of(SHAPES, site_wide):
+    for shape in SHAPES[::10]:
         prolog.write_text("#!/bin/sh\n")
         expected = seen(site_wide, shape)
         prolog.write_text(text)
@@ -210,10 +210,10 @@ def test_off_acts_in_the_next_step_on_all_nodes(filtered: Cluster) -> None:
         f"#!/bin/bash -l\n#SBATCH -N2 --ntasks-per-node=1 -o /scratch/kill.out\n{script}\n"
     )
     filtered.run("sbatch --quiet /scratch/job.sh").check()
-    filtered.run("for i in $(seq 300); do [ ! -e /scratch/first ] || exit 0; sleep 0.2; done; exit 1").check()
+    filtered.run("for i in $(seq 1500); do [ ! -e /scratch/first ] || exit 0; sleep 0.2; done; exit 1").check()
     policy(filtered, "off")
     (filtered.shared / "scratch/go").touch()
-    done = filtered.run('for i in $(seq 300); do [ "$(squeue -h)" ] || break; sleep 0.2; done; cat /scratch/kill.out')
+    done = filtered.run('for i in $(seq 1500); do [ "$(squeue -h)" ] || break; sleep 0.2; done; cat /scratch/kill.out')
     steps: dict[str, list[bool]] = {}
     for each in told_by(done):
         steps.setdefault(each.environment["SLURM_STEP_ID"], []).append("LUMISITE_DONE" in each.environment)
@@ -221,6 +221,7 @@ def test_off_acts_in_the_next_step_on_all_nodes(filtered: Cluster) -> None:
     policy(filtered, "on")
 
 
+@pytest.mark.parametrize("filtered", [DEFAULT_GENERATION], indirect=True)
 def test_a_system_log_that_does_not_answer_delays_no_task(filtered: Cluster) -> None:
     """The socket's queue is full, so a program that writes to it waits for ever."""
     install_filter(filtered)
@@ -231,7 +232,7 @@ def test_a_system_log_that_does_not_answer_delays_no_task(filtered: Cluster) -> 
         "s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.bind('/dev/log'); os.chmod('/dev/log', 0o666)\n"
         "c = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); c.connect('/dev/log'); c.setblocking(False)\n"
         "try:\n    while True: c.send(b'x')\nexcept BlockingIOError: pass\n"
-        "open('/run/blocked', 'w'); time.sleep(60)\n"
+        "open('/run/blocked', 'w'); time.sleep(3600)\n"
     )
     node = filtered.nodes[0]
     filtered.run(
@@ -239,15 +240,13 @@ def test_a_system_log_that_does_not_answer_delays_no_task(filtered: Cluster) -> 
         node=node,
         user="root",
     ).check()
-    times = []
-    for _ in range(5):
-        done = filtered.run(f"date +%s%N; srun -w {node} -n1 {CONTAINER}; date +%s%N").check()
-        first, *_, last = [line for line in done.stdout.splitlines() if line.isdecimal()]
-        times.append((int(last) - int(first)) / 1e9)
-    assert min(times) < 10
+    (told,) = told_by(filtered.run(f"srun -w {node} -n1 {CONTAINER}"))
+    assert "LUMISITE_DONE" not in told.environment
+    filtered.run("pkill -f [s]ocket.SOCK_DGRAM", node=node, user="root").check()
     policy(filtered, "on")
 
 
+@pytest.mark.parametrize("filtered", [DEFAULT_GENERATION], indirect=True)
 def test_the_system_log_has_what_the_task_would_get(filtered: Cluster) -> None:
     install_filter(filtered)
     node = filtered.nodes[1]

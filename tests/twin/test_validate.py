@@ -117,8 +117,15 @@ def send(cluster: Cluster, name: str, signal: str) -> None:
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     """What came of it; to wait for Slurm takes its time."""
-    out, err = process.communicate(timeout=400)
+    out, err = process.communicate(timeout=900)
     return process.returncode, out, err
+
+
+def end_step(cluster: Cluster, step: str) -> None:
+    """End a step of the run that goes on as if its time were over: it began long ago, and timeout(1) hears its alarm."""
+    (began,) = (cluster.shared / "scratch").glob(f"{step}/began")
+    began.write_text("1.0\n")
+    cluster.run("pkill -ALRM -f '^timeout --kill-after=10 '", node=cluster.nodes[0]).check()
 
 
 # ---- all is well
@@ -182,21 +189,9 @@ def test_a_baseline_is_gathered_and_says_what_it_lacks(site: Cluster) -> None:
 # ---- what jobs do
 
 
-def test_a_rank_that_hangs_is_named_when_its_time_is_over(site: Cluster) -> None:
-    with at_work(site, "hung", "--probe ddp --limit 25", "ddp-2n …") as process:
-        at = site.shared / "scratch/hung/jobs"
-        faults.wait_until(lambda: bool(list(at.glob("*/ddp-2n/records/1.at"))), "rank 1 has begun")
-        stop = "for pid in $(pgrep -u $(id -u) -f [p]robes/ddp.py); do kill -STOP $pid; done"
-        site.run(stop, node="nid000002").check()
-        code, _, _ = ended(process)
-    assert code == 5
-    gate = gates(site, "hung", "ddp")[-1]
-    assert (gate.code, gate.rank, gate.nodes) == ("step-hung", 1, ("nid000002",))
-
-
 def test_after_a_hang_of_all_nodes_no_step_follows_that_would_hang_too(site: Cluster) -> None:
     """As where a file system does not answer on any node."""
-    words = "--probe collectives --probe ddp --probe pairs --limit 20"
+    words = "--probe collectives --probe ddp --probe pairs --limit 600"
     with at_work(site, "all-hung", words, "collectives-2n …") as process:
         at = site.shared / "scratch/all-hung/jobs"
         faults.wait_until(lambda: len([*at.glob("*/collectives-2n/records/?.at")]) == 2, "both ranks have begun")
@@ -205,6 +200,7 @@ def test_after_a_hang_of_all_nodes_no_step_follows_that_would_hang_too(site: Clu
                 "for pid in $(pgrep -u $(id -u) -f '^/usr/bin/python3.*robes/collectives.py'); do kill -STOP $pid; done",
                 node=node,
             ).check()
+        end_step(site, "all-hung/jobs/*/collectives-2n")
         code, out, err = ended(process)
     assert code == 1, out + err
     (hung,) = gates(site, "all-hung", "collectives")
@@ -263,15 +259,23 @@ def test_a_node_that_is_lost_is_named(site: Cluster) -> None:
     assert "ddp/samples_per_s/comm/1n" in metrics(site, "lost")  # what was measured before is kept
 
 
-def test_a_node_that_is_drained_while_the_job_waits_is_named(site: Cluster) -> None:
-    with at_work(site, "waiting", "--probe environment --sbatch=--hold", "PENDING (JobHeldUser)") as process:
-        with faults.node_drained(site, "nid000002"):
-            site.run("scontrol release $(squeue --noheader --format=%i)").check()
-            assert process.stderr is not None
-            told = next((line for line in process.stderr if "--avoid nid000002" in line), "")
-        code, _, _ = ended(process)
-    assert "nid000002 drained (" in told
-    assert code == 0
+def test_a_limit_and_a_drained_node_are_named_while_the_job_waits(site: Cluster) -> None:
+    def most_nodes(number: str) -> None:
+        site.run(f"scontrol update partitionname=standard-g maxnodes={number}", user="root").check()
+
+    most_nodes("1")
+    try:
+        with at_work(site, "waits", "--probe environment", "PENDING (PartitionNodeLimit)") as process:
+            with faults.node_drained(site, "nid000002", "bad DIMM"):
+                most_nodes("unlimited")
+                assert process.stderr is not None
+                told = next((line for line in process.stderr if "bad DIMM" in line), "")
+            code, out, err = ended(process)
+    finally:
+        most_nodes("unlimited")
+    assert "nid000002 drained (bad DIMM" in told
+    assert "--avoid nid000002" in told
+    assert code == 0, out + err
 
 
 def test_a_drained_node_is_not_used(site: Cluster) -> None:
