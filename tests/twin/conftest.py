@@ -10,7 +10,7 @@ __all__ = ["twin"]
 #: as soon as two tests are left of one.
 LONGEST = (
     *("maintenance", "ddp", "rehearse", "lumi_g", "one_bad_node", "validate", "communicators"),
-    *("planted_faults", "helper_steps", "users_jobs", "lost_and_changed", "machine", "policy", "gates"),
+    *("planted_faults", "helper_steps", "users_jobs", "lost_and_changed", "machine", "policy"),
     *("lmod_modules", "lmod_environment", "reframe"),
 )
 

@@ -1,4 +1,4 @@
-"""ldd, readelf and the walk say the same of every library of whole distributions: three roots and an image."""
+"""ldd, readelf and the walk say the same of every library of whole distributions: a root and an image."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from lumisite.machine.loader import Loader, cpu_levels, read_rules
 from lumisite.machine.tree import Tree
 from tests.twin.cluster import Cluster
 from tests.twin.fixtures import require_twin
-from tests.twin.helper_site import GENERATIONS
 from tests.twin.image import image
 from tests.twin.roots import node_root
 from tests.unit.machine.test_elf import same_as_binutils
@@ -77,9 +76,8 @@ def agreed(tree: Tree, paths: Sequence[str], answers: Answers) -> int:
     return len(answers)
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-def test_every_library_of_a_node_root(generation: str) -> None:
-    root = node_root(generation)
+def test_every_library_of_a_node_root() -> None:
+    root = node_root()
     tree = DiskTree(str(root))
     paths = libraries_of(tree, "/usr/lib")
     done = subprocess.run(["chroot", str(root), "ldd", *paths], capture_output=True, text=True, check=False)

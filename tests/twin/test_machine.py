@@ -37,7 +37,7 @@ def test_each_node_is_validated_once(site: Cluster) -> None:
     assert done.code == 0, done.stdout + done.stderr
     made = gates(site, "machine", "communicators")
     one, two, three, four = site.nodes[:4]
-    assert sorted(gate.nodes for gate in made) == [(one, two), (one, three), (three, four)]
+    assert sorted(gate.nodes for gate in made if len(gate.nodes) > 1) == [(one, two), (one, three), (three, four)]
     assert {gate.verdict for gate in lines(site, "machine") if isinstance(gate, Gate)} == {"pass"}
     assert not twice(lines(site, "machine"))
     jobs = site.shared / "scratch/machine/jobs"

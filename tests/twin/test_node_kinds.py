@@ -10,7 +10,7 @@ import pytest
 from lumisite.site.load import EMBEDDED
 from tests.twin.cluster import EXCHANGE, Cluster, ClusterPlan, running
 from tests.twin.fixtures import require_twin
-from tests.twin.helper_site import GENERATIONS, PROLOG, deploy_site
+from tests.twin.helper_site import PROLOG, deploy_site
 from tests.twin.login_node import LUMISITE, install_lumisite
 from tests.twin.process import Result
 
@@ -49,10 +49,10 @@ def have_gpus(cluster: Cluster, node: str, buses: tuple[str, ...]) -> None:
     cluster.run(f"{make} && mount --bind /run/drivers /sys/bus/pci/drivers", node=node, user="root").check()
 
 
-@pytest.fixture(scope="module", params=GENERATIONS)
-def mixed(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+@pytest.fixture(scope="module")
+def mixed() -> Iterator[Cluster]:
     require_twin()
-    with running(ClusterPlan(request.param, nodes=2, images=(), cpus=2)) as cluster:
+    with running(ClusterPlan(nodes=2, images=(), cpus=2)) as cluster:
         deploy_site(cluster, CHANGES)
         for node, buses in zip(cluster.nodes, SEEN, strict=True):
             have_gpus(cluster, node, buses)

@@ -8,15 +8,15 @@ import pytest
 
 from tests.twin.cluster import Cluster, ClusterPlan, running
 from tests.twin.fixtures import require_twin
-from tests.twin.helper_site import GENERATIONS, IMAGE, LOAD, deploy_site
+from tests.twin.helper_site import IMAGE, LOAD, deploy_site
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 
 
-@pytest.fixture(scope="module", params=GENERATIONS)
-def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
     require_twin()
-    with running(ClusterPlan(request.param, images=("small",))) as one:
+    with running(ClusterPlan(images=("small",))) as one:
         yield one
 
 

@@ -298,6 +298,12 @@ PLANTED = [
         "--probe environment --probe ddp",
         {"environment": ("environment-cleaned", {}), "ddp": ("environment-cleaned", {})},
     ),
+    Planted(
+        "bind-of-another-folder",
+        lambda cluster: set_by_site(cluster, "export SINGULARITY_BIND=/tmp:/var/spool/slurmd"),
+        "--probe environment",
+        {"binds": ("bind-not-in-container", {"subject": "/var/spool/slurmd"})},
+    ),
     Planted("sacct-away", faults.sacct_refuses, "--probe environment"),
 ]
 

@@ -15,7 +15,7 @@ from lumisite.site.load import load_site
 from lumisite.validate.probes.probe import Record, scripts
 from tests.support.prologs import render_files
 from tests.twin.cluster import ClusterPlan, running
-from tests.twin.gate_steps import environment_of, run_gate
+from tests.twin.gate_steps import records_of_environment
 from tests.twin.helper_site import deploy_site
 from tests.twin.lumi_g import lumi_g_all
 
@@ -24,7 +24,7 @@ def main() -> None:
     """Write all of them."""
     with running(ClusterPlan(images=("torch",))) as cluster:
         deploy_site(cluster)
-        save("environment", run_gate(cluster, environment_of("twin")).records)
+        save("environment", records_of_environment(cluster))
     files = {f"/opt/{name}": scripts()[name].read_text() for name in ("environment.py", "lumisite_record.py")}
     files["/opt/prolog"] = render_files(load_site("lumi"), rocm=("6.2",))["spank/task_prolog"]
     command = "srun -p standard-g -n8 --task-prolog=/opt/prolog python3 /opt/environment.py /tmp/out"
