@@ -44,29 +44,23 @@ def _is_closed(change: Change, closed: set[str]) -> bool:
     if change.kind == "unreadable":
         return False
     words = [word for word in (*change.gone, *change.come, *change.kept) if word.startswith("/")]
-    if change.kind == "module-path":  # of a list, what is known of the others counts
-        return bool(words) and all(is_below(path, closed) for path in words)
     is_in = any(is_below(path, closed) for path in (*change.inside, *change.names, *words))
     return is_in or any(path.startswith(f"{top}/") for path in closed for top in change.inside)
 
 
 def _folders(found: Found) -> Iterator[str]:
     """Yield what is there in one capture only: paths, what a link led to, mounts, and folders of releases."""
-    for kind in ("path", "dangling", "mounts"):
+    for kind in ("path", "dangling", "mounts", "module-path"):
         yield from (change.subject for change in found[kind] if change.is_one_sided and change.subject != "/")
     for kind in ("product", "stack"):
         for change in found[kind]:
             yield from release_folders(change.subject, (*change.gone, *change.come))
-    yield from (folder for change in found["module-path"] for folder in (*change.gone, *change.come))
 
 
 def _is_inside(change: Change, folders: set[str]) -> bool:
     """Return whether all files of a change are below folders that are reported; what users may not read is apart."""
     if change.kind == "unreadable":
         return False
-    if change.kind == "module-path" and (moved := (*change.gone, *change.come)):
-        others = folders.difference(moved)
-        return all(is_below(folder, others) for folder in moved)
     return bool(change.inside) and all(is_below(posixpath.dirname(path), folders) for path in change.inside)
 
 

@@ -297,7 +297,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "module-path", "modules that are found by name", touches=_HOST_DEFAULTS, read=modulefiles.read_module_paths,
-        names=lambda subject, gone, come: gone, users=message,
+        names=own_name, users=message,
     ),
     Kind(
         "module-default", "what job scripts load without a version", touches=_HOST_DEFAULTS,

@@ -9,9 +9,9 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator
 
-from lumisite.facts.reading import Texts, is_below
+from lumisite.facts.reading import Texts
 from lumisite.machine.ldcache import glob
-from lumisite.machine.tree import Tree, names_of, resolve, small_text
+from lumisite.machine.tree import Tree, is_under, names_of, resolve, small_text
 from lumisite.site.model import Site
 from lumisite.vendors import all_vendors
 
@@ -63,9 +63,12 @@ def read_module_paths(tree: Tree, site: Site) -> Texts:
     """Return the folders of modules that exist, those of login files too, and the modules that these load."""
     texts = (small_text(tree, path) or "" for path in glob(tree, "/etc/profile.d/*.sh"))
     used = [folder for text in texts for line in _USED.findall(text) for folder in _FOLDER.findall(line)]
-    folders = {folder.rstrip("/"): resolve(tree, folder).entry for folder in (*_known(tree), *used)}
-    found = (folder for folder, entry in folders.items() if entry is not None and entry.kind == "directory")
-    return {"MODULEPATH": sorted(path for path in found if not is_below(path, (site.root,))), **_at_login(tree)}
+    folders = sorted({folder.rstrip("/") for folder in (*_known(tree), *used) if not is_under(folder, site.root)})
+    entries = {folder: resolve(tree, folder).entry for folder in folders}
+    found = {
+        folder: ["folder of MODULEPATH"] for folder, entry in entries.items() if entry and entry.kind == "directory"
+    }
+    return {**found, **_at_login(tree)}
 
 
 def _at_login(tree: Tree) -> Texts:
@@ -85,7 +88,7 @@ def read_module_defaults(tree: Tree, site: Site) -> Texts:
     rc_files = [*(path for pattern in _RC_FILES for path in glob(tree, pattern))]
     rc_files += [path for name in _RC_VARIABLES for path in at_login.get(name, ())]
     found = {path: _hidden(tree, [path]) for path in rc_files}
-    waiting = [(root, _DEEPEST) for root in dict.fromkeys(_known(tree)) if not is_below(root, (site.root,))]
+    waiting = [(root, _DEEPEST) for root in dict.fromkeys(_known(tree)) if not is_under(root, site.root)]
     for folder, depth in waiting:  # which grows
         names = names_of(tree, folder)
         hidden = _hidden(tree, (f"{folder}/{name}" for name in names if "modulerc" in name))

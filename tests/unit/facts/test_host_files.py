@@ -117,7 +117,6 @@ def changed(lines: bytes, old: bytes, new: bytes) -> bytes:
     return lines.replace(old, new)
 
 
-MOVED_MODULES: Plant = {f"{SITE}/x/1.lua": None, f"{SITE}2/x/1.lua": b"", PATHS: b"/usr/local/modules2\n/usr/local/more*/all\n"}  # fmt: skip
 CGROUPS_1 = "26 20 0:26 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n27 26 0:27 / /sys/fs/cgroup/cpuset rw - cgroup c rw\n"
 Row = tuple[Plant, tuple[str, str], tuple[str, str] | None]
 #: What is planted; kind and subject of the one change; what it touches. First those that are faults.
@@ -146,9 +145,9 @@ CHANGES: Mapping[str, Row] = {
     "MTU": ({MTU: b"1500\n"}, ("interface", "hsn0"), ("setting", "NCCL_SOCKET_IFNAME")),
     "a narrow link": ({f"{NIC}/current_link_width": b"8\n"}, ("nic", "cxi1"), None),
     "lib64 led elsewhere": ({f"{LIB64}/libmpi_gtl_hsa.so.0": Link(f"{MPICH}/9.0.1/gtl/lib/libmpi_gtl_hsa.so.0")}, ("links", LIB64), ("module", "singularity-CPEbits")),
-    "a folder of modules that moved with its list": (MOVED_MODULES, ("module-path", "MODULEPATH"), ("site", "platforms.2026-01.stacks.cpe.default")),
-    "another pattern": ({PATHS: b"/usr/local/modules\n"}, ("module-path", "MODULEPATH"), None),
-    "another login file": ({"/etc/profile.d/zz-site.sh": b"module use /srv/old\n"}, ("module-path", "MODULEPATH"), None),
+    "a folder of modules that is gone": ({f"{SITE}/x/1.lua": None}, ("module-path", SITE), ("site", "platforms.2026-01.stacks.cpe.default")),
+    "another pattern": ({PATHS: b"/usr/local/modules\n"}, ("module-path", "/usr/local/more1/all"), None),
+    "another login file": ({"/etc/profile.d/zz-more.sh": b"module use /srv/old\n"}, ("module-path", "/srv/old"), None),
     "modules of every user": ({LOGIN: changed(LOADED, b"init-lumi:", b"")}, ("module-path", "LMOD_SYSTEM_DEFAULT_MODULES"), None),
     "a module that login loads": ({LOGIN: LOADED.splitlines()[0]}, ("module-path", "module load"), None),
     "a hidden default": ({f"{CORE}/gcc/.modulerc.lua": b'module_version("gcc/13.2", "default")\nhide_version("gcc/13.2")\n'}, ("module-default", f"{CORE}/gcc"), None),
