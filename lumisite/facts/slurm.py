@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from lumisite.facts.reading import LARGEST_FILE_BYTES, Texts, file_mark, script_mark
 from lumisite.machine.ldcache import config_lines
-from lumisite.machine.tree import Tree, content_of, first_line, resolve, small_text
+from lumisite.machine.tree import Tree, content_of, first_line, is_under, resolve, small_text
 from lumisite.site.cpu_list import CpusetError, format_cpu_list, parse_number_list
 from lumisite.site.model import Site
 
@@ -109,27 +109,22 @@ def read_slurm_files(tree: Tree, site: Site) -> Texts:
     folder = conf.folder if conf else _folder(tree, "plugstack.conf", "cgroup.conf", "gres.conf")
     if folder is None:
         return {}
-    plugins = f"{folder}/plugstack.conf"
+    settings = conf.settings if conf else {}
+    node = (conf.node(host_name(tree)) if conf else None) or {}
+    cgroup = (pair for entry in _entries(tree, f"{folder}/cgroup.conf") for pair in entry.items())
     found = {
-        "plugstack.conf": list(_plugins(tree, conf.settings.get("plugstackconfig", plugins) if conf else plugins)),
-        "cgroup.conf": sorted(
-            f"{key}={_meaning(value)}"
-            for entry in _entries(tree, f"{folder}/cgroup.conf")
-            for key, value in entry.items()
-        ),
+        "NodeName": [f"{key}={_in_order(node[key.lower()].lower())}" for key in _NODE_KEYS if key.lower() in node],
+        "plugstack.conf": list(_plugins(tree, settings.get("plugstackconfig", f"{folder}/plugstack.conf"))),
+        "cgroup.conf": sorted(f"{key}={_meaning(value)}" for key, value in cgroup),
         "gres.conf": list(_devices(tree, f"{folder}/gres.conf")),
         FILTER: list(_filter(tree, site, f"{folder}/{FILTER}")),
     }
-    for name in _KEYS if conf else ():
-        value = conf.settings.get(name.lower(), "") if conf else ""
-        is_deployed = value.startswith(f"{site.root}/")  # known by the release
-        mark = script_mark(tree, value) if name in SCRIPTS and value and not is_deployed else ""
-        found[name] = list(filter(None, (_meaning(value), mark)))
-    entry = conf.node(host_name(tree)) if conf else None
-    stated = {key: (entry or {}).get(key.lower(), "") for key in _NODE_KEYS}
-    if "(" not in stated["Gres"]:
-        stated["Gres"] = ",".join(sorted(stated["Gres"].lower().split(",")))
-    return {**found, "NodeName": [f"{key}={_in_order(value)}" for key, value in stated.items() if value]}
+    for name in _KEYS:
+        value = settings.get(name.lower(), "")
+        found[name] = [_meaning(value)]
+        if name in SCRIPTS and value and not is_under(value, site.root):  # what is deployed is known by its release
+            found[name].append(script_mark(tree, value))
+    return found
 
 
 def _plugins(tree: Tree, path: str) -> Iterator[str]:
@@ -146,11 +141,8 @@ def _devices(tree: Tree, path: str) -> Iterator[str]:
     host = host_name(tree)
     for entry in _entries(tree, path):
         if entry and is_named(host, entry.pop("nodename", host)):
-            pairs = (
-                (key, value if key.endswith(("file", "files")) else _in_order(value.lower()))
-                for key, value in entry.items()
-            )
-            yield " ".join(f"{key}={value}" for key, value in sorted(pairs))
+            values = ((key, value if "file" in key else _in_order(value.lower())) for key, value in entry.items())
+            yield " ".join(f"{key}={value}" for key, value in sorted(values))
 
 
 def _filter(tree: Tree, site: Site, path: str) -> Iterator[str]:
