@@ -201,12 +201,11 @@ class Process:
 class Log:
     """All processes of a run, by rank.
 
-    `within_nodes`: channels within a node were seen; `dropped`: Ray left lines out; `lines`: there are lines of NCCL.
+    `within_nodes`: channels within a node were seen; `lines`: there are lines of NCCL.
     """
 
     processes: list[Process] = field(default_factory=list)
     within_nodes: bool = False
-    dropped: bool = False
     lines: bool = False
 
 
@@ -246,7 +245,6 @@ class _Scanner:
         """Read whole lines."""
         log = self.log
         log.within_nodes = log.within_nodes or any(way in block for way in WITHIN_NODES)
-        log.dropped = log.dropped or b"x across cluster]" in block
         log.lines = log.lines or b"NCCL " in block
         self._read_records(block)
         self._read_channels(block)

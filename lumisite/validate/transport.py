@@ -328,13 +328,12 @@ class _Run:
         elif not self.processes:
             form = "(`HOST:PID:TID [GPU] NCCL INFO …`) names a network" if log.lines else "found"
             yield _not_shown(f"no line of NCCL {form}")
-        ray = "set `RAY_DEDUP_LOGS=0`, since Ray left repeated lines out"
         if self.crossed and not self.world:
-            yield _not_shown("the log does not say how many ranks there were", ray if log.dropped else LOG_MORE)
+            yield _not_shown("the log does not say how many ranks there were")
         if self.missing:
             ranks = format_cpu_list(self.first_missing) + ("…" if self.missing > MOST_RANKS else "")
             text = f"{self.missing} of {self.world} ranks are not in the log: {ranks}"
-            yield _not_shown(text, ray if log.dropped else "give the logs of all ranks, `lumisite transport nccl.*`")
+            yield _not_shown(text, "give the logs of all ranks, `lumisite transport nccl.*`")
 
     def notes(self, results: Sequence[ProcessResult]) -> Iterator[Finding]:
         """Yield what does not change the verdict."""

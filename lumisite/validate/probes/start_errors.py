@@ -21,7 +21,7 @@ START_ERRORS = (
         "see `getent passwd USER` on the node (sssd, nslcd, /etc/nsswitch.conf)",
     ),
     (
-        "doesn't have setuid bit|No setuid installation|create user namespace|user namespaces? (requires|disabled|exceeded)",
+        "t have setuid bit|No setuid installation|create user namespace|user namespaces? (requires|disabled|exceeded)",
         "the container runtime has neither a setuid starter nor user namespaces",
         "see `ls -l` of starter-suid (owner root, mode 4755, no nosuid mount), or `sysctl user.max_user_namespaces`",
     ),

@@ -9,7 +9,6 @@ from pathlib import Path
 import lumisite
 from lumisite.findings.finding import Finding, Severity
 from lumisite.validate.lines import Gate
-from lumisite.validate.probes.environment.expected import Setup
 from lumisite.validate.probes.outcome import Located, gates, missing
 from lumisite.validate.probes.probe import OUT, PROBES, Ended, Probe, ProbeStep, Srun
 from lumisite.validate.probes.suite import choose_probes, groups
@@ -44,20 +43,6 @@ def test_commands_are_what_a_user_would_type() -> None:
         "--variable MIOPEN_USER_DB_PATH --variable MIOPEN_CUSTOM_CACHE_DIR --private /tmp/lumisite --import torch"
         in words(1, 1)
     )
-
-
-def test_an_older_image_takes_its_network_from_the_host() -> None:
-    image = "/appl/local/containers/sif-images/lumi-pytorch-rocm-6.2.1-python-3.12-pytorch-20240918-vllm-4075b35.sif"
-    target = target_of("lumi", image)
-    setup = Setup(target)
-    assert target.family_name == "lumi-pytorch-conda"
-    plugins, libraries = ("librccl-net.so", "libnccl-net.so"), ("libfabric.so.1", "libcxi.so.1")
-    assert setup.origins == dict.fromkeys(plugins, "image") | dict.fromkeys(libraries, "host")
-    assert [bind.where for bind in setup.binds if bind.path == "/opt/cray"] == ["singularity-CPEbits"]
-    assert target.family.activation == "with-conda"
-    assert target.family.prepend_path == ("/opt/miniconda3/envs/pytorch/bin",)
-    assert setup.directories[:2] == ["MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR"]
-    assert "AITER_JIT_DIR" not in setup.directories
 
 
 def test_no_code_of_a_gate_knows_lumi() -> None:

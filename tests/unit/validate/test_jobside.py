@@ -5,11 +5,9 @@ from __future__ import annotations
 import ast
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -174,33 +172,6 @@ def test_ranks_of_a_node_leave_one_record_and_report_in_one_file(tmp_path: Path)
     assert [(record["rank"], record["again"], record["host"]) for record in finished] == [(4, 1, "n2"), (7, 1, "n2")]
     reports = {record["rank"]: record for record in records if "phase" in record}
     assert {rank: len(str(report.get("where", ""))) for rank, report in reports.items()} == {4: 5, 5: 0, 6: 90, 7: 5}
-
-
-def test_a_rank_that_was_stopped_reports_so_as_soon_as_it_goes_on(tmp_path: Path) -> None:
-    """Slurm wakes what it is about to kill: the one report that such a rank may still write is not that of a live one."""
-    put_scripts(tmp_path, "rank.py", "lumisite_record.py")
-    (tmp_path / "rank.py").write_text(
-        (tmp_path / "rank.py").read_text().replace("FROZEN_S = 5.0\n", "FROZEN_S = 1.5\n")
-    )
-    stop = "def stop(rank):\n    os.kill(os.getpid(), signal.SIGSTOP)\n    time.sleep(60)\n"
-    (tmp_path / "stopped.py").write_text(f"import os, signal, time\nimport rank\n{stop}rank.run(stop)\n")
-    (tmp_path / "out").mkdir()
-    environment = {**os.environ, "SLURM_PROCID": "0"}
-    process = subprocess.Popen([sys.executable, "stopped.py", "out"], cwd=tmp_path, env=environment)
-    try:
-        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
-        report = tmp_path / "out/0.at"
-        time.sleep(2)
-        process.send_signal(signal.SIGCONT)
-        for _ in range(600):
-            # A report that it was at when it was stopped has the time of before.
-            if '"froze": true' in report.read_text():
-                break
-            time.sleep(0.05)
-        assert json.loads(report.read_text())["froze"] is True
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_whose_process_listens_on_a_port_is_told() -> None:

@@ -112,16 +112,6 @@ def test_shared_memory_too_small_for_any_job_needs_no_other_node(job: Expected) 
     assert gate.text.endswith("/dev/shm: 59 MiB free of 128 MiB")
 
 
-def test_a_number_that_one_node_could_not_read_is_compared_among_the_others() -> None:
-    records = nodes_of(FOUR, memlock="65536 65536", tasks="4915 4915")
-    records[3]["resources"] = ["memory 528000000"]
-    for record in (records[0], records[2]):
-        record["resources"].append("tasks unlimited unlimited")
-    (gate,) = faults(records)
-    assert (gate.code, gate.nodes) == ("node-differs", ("n2",))
-    assert gate.text.endswith("lower too: cgroup tasks")
-
-
 @pytest.mark.parametrize(("folder", "key"), [("/dev/shm", "shm"), ("/tmp", "private")])
 def test_a_full_folder_that_cannot_be_written_is_named_once(folder: str, key: str) -> None:
     records = nodes_of(FOUR, **{folder: "65536 0"})

@@ -143,14 +143,6 @@ def test_a_process_with_several_gpus_has_several_ranks() -> None:
     assert [process.process for process in result.processes] == ["nid005000:7000", "nid005001:7001"]
 
 
-def test_what_ray_left_out_is_named() -> None:
-    lines = ["(W pid=1) " + line for line in Run().rank_lines(0)]
-    log = "\n".join(lines) + " [repeated 15x across cluster] (Ray deduplicates logs by default.)\n"
-    result = judged(log.encode())
-    assert result.verdict == "inconclusive"
-    assert "15 of 16 ranks are not in the log: 1-15 (set `RAY_DEDUP_LOGS=0`" in result.reasons[0]
-
-
 def test_gzip_from_standard_input() -> None:
     log = Run().text()
     command = [sys.executable, "-m", "lumisite", "transport", "-", "--json"]

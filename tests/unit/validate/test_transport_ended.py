@@ -15,15 +15,6 @@ from lumisite.validate.transport import Expectation, Result, judge
 #: START (empty: the version has none), COMPLETE and the part that both have: NCCL src/init.cc, RCCL src/init.cc.
 FORMS = {
     "nccl 2.14": ("", "comm {a} rank {r} nranks {n} cudaDev 0 busId c1000 - Init COMPLETE"),
-    "rccl of rocm 5.4": (
-        "",
-        "comm {a} rank {r} nranks {n} cudaDev 0 busId c1000 localSize 224 used 52 bytes - Init COMPLETE",
-    ),
-    "nccl 2.17": ("", "comm {a} rank {r} nranks {n} cudaDev 0 busId c1000 commId {c} - Init COMPLETE"),
-    "nccl 2.18.6": (
-        "comm {a} rank {r} nranks {n} cudaDev 0 nvmlDev 0 busId c1000 commId {c} - Init START",
-        "comm {a} rank {r} nranks {n} cudaDev 0 nvmlDev 0 busId c1000 commId {c} - Init COMPLETE",
-    ),
     "nccl 2.22": (
         "ncclCommInitRank comm {a} rank {r} nranks {n} cudaDev 0 nvmlDev 0 busId c1000 commId {c} - Init START",
         "ncclCommInitRank comm {a} rank {r} nranks {n} cudaDev 0 nvmlDev 0 busId c1000 commId {c} - Init COMPLETE",
@@ -39,8 +30,6 @@ FORMS = {
 }
 #: Those of communicators made from another one, whose address is {p}.
 CHILDREN = {
-    "nccl 2.21": "parent {p} color {k} key {r} commId 0x1f - Init {e}",
-    "nccl 2.23": "parent {p} color {k} key {r}{s}- Init {e}",
     "nccl 2.27": "parent {p} splitCount {i} color {k} key {r}{s}- Init {e}",
     "nccl 2.29": "parent {p} childCount {i} color {k} key {r}{s}- Init {e}",
 }
