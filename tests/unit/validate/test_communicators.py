@@ -106,7 +106,8 @@ def test_the_end_of_the_steps_time_is_a_hang_and_who_never_began_comes_first() -
     gate = failure([at(0, 3, "running"), at(1, 3, "running")], code=124, seconds=240.0)
     assert (gate.code, gate.values["ranks"]) == ("step-hung", "0-1")
     assert "no progress for 240 s" in gate.text
-    gate = failure([at(0, 3, "running", time=150.0)], code=124, seconds=240.0)
+    newest = {"host": NODES[0], "rank": 2, "phase": "x", "time": 200.0}
+    gate = failure([at(0, 3, "running", time=150.0), newest], code=124, seconds=240.0)
     assert (gate.code, gate.rank) == ("record-missing", 1)
 
 

@@ -335,6 +335,11 @@ def test_a_library_behind_a_folder_that_users_may_not_enter_has_its_folder_named
     records[1]["paths"][key] = {"is": "", "leads": "", "shut": "/opt/cray/libfabric"}
     bad, _ = lines(records, FOUR)
     assert (bad.code, bad.nodes, bad.values["subject"]) == ("node-path", ("n2",), "/opt/cray/libfabric")
+    # A folder that is named already is not named again.
+    records[1]["paths"]["/opt/cray"] = {"is": "ed"}
+    records[1]["paths"][key]["shut"] = "/opt/cray"
+    bad, _ = lines(records, FOUR)
+    assert (bad.values["subject"], "users may not read it" in bad.text) == ("/opt/cray", True)
 
 
 # ---- the script
