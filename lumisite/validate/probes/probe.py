@@ -117,14 +117,10 @@ class Target:
         return self.site.partitions[self.plan.partition].node_kind
 
     @property
-    def has_gpus(self) -> bool:
-        """Whether they have GPUs."""
-        return bool(self.site.node_kinds[self.kind].gpus)
-
-    @property
     def gpu(self) -> GpuVendor | None:
-        """What is known of the GPUs of the nodes that are probed; none where they have none."""
-        return gpu_of_plan(self.site, self.plan)
+        """What is known of the GPUs of the nodes that are probed; with nccl there are some."""
+        name = self.site.gpu_vendor if self.plan.backend == "nccl" else self.site.vendor_of(self.kind)
+        return gpu_of(name) if name else None
 
     @property
     def fabrics(self) -> tuple[AdapterKind, ...]:
@@ -145,7 +141,7 @@ class Target:
         image = replace(image, family=self.family_name, plugin=plugin_by_name(self.site, self.family_name))
         return replace(
             of_modules(self.site, self.selection.default).with_image(image),
-            gpus=self.has_gpus,
+            gpus=bool(self.site.node_kinds[self.kind].gpus),
             partition=self.plan.partition,
             kind=self.kind,
         )
@@ -161,18 +157,10 @@ class Target:
     ) -> Srun:
         """Return the srun whose ranks work together, in the container."""
         start = (self.site.command, "--quiet", "exec", *BINDS, self.image, "python3")
-        options = [*each("carrier", self.carriers), *arguments]
-        backend: str = self.plan.backend
-        if backend == "nccl" and (gpu := self.gpu):
-            settings = each("settings", (gpu.collectives.prefix, *gpu.prefixes))
-            options = ["--device", gpu.torch, *settings, *options]
-        return Srun(script, start, ("--backend", backend, *options), (RANK, RECORD), name=name, environment=environment)
-
-
-def gpu_of_plan(site: Site, plan: Validation) -> GpuVendor | None:
-    """Return what is known of the GPUs of the nodes that are probed: with nccl there are some."""
-    name = site.gpu_vendor if plan.backend == "nccl" else site.vendor_of(site.partitions[plan.partition].node_kind)
-    return gpu_of(name) if name else None
+        options: tuple[str, ...] = ("--backend", self.plan.backend)
+        if self.plan.backend == "nccl" and (gpu := self.gpu):
+            options += ("--device", gpu.torch, *each("settings", (gpu.collectives.prefix, *gpu.prefixes)))
+        return Srun(script, start, (*options, *arguments), (RANK, RECORD), name=name, environment=environment)
 
 
 def each(option: str, values: Iterable[str]) -> tuple[str, ...]:

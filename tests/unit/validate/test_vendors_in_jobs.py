@@ -46,32 +46,13 @@ def given(words: tuple[str, ...], *options: str) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        (
-            "lumi",
-            [
-                "--backend nccl",
-                "--device cuda",
-                *AMD,
-                "--carrier librccl",
-                "--carrier libcxi",
-            ],
-        ),
-        (
-            "nvidia",
-            [
-                "--backend nccl",
-                "--device cuda",
-                "--settings NCCL_",
-                "--settings CUDA_",
-                "--carrier libnccl",
-                "--carrier libibverbs",
-            ],
-        ),
+        ("lumi", ["--backend nccl", "--device cuda", *AMD]),
+        ("nvidia", ["--backend nccl", "--device cuda", "--settings NCCL_", "--settings CUDA_"]),
         ("twin", ["--backend gloo"]),
-        ("undescribed", ["--backend nccl", "--device cuda", *AMD, "--carrier librccl"]),
+        ("undescribed", ["--backend nccl", "--device cuda", *AMD]),
     ],
 )
-def test_ranks_are_told_their_device_and_what_may_carry_traffic(name: str, expected: list[str]) -> None:
+def test_ranks_get_their_device_and_the_names_of_settings(name: str, expected: list[str]) -> None:
     for probe in ("transport", "communicators", "collectives", "ddp", "pairs"):
         assert given(part(SITES[name], probe).arguments, "backend", "device", "settings", "carrier") == expected
 

@@ -28,10 +28,8 @@ GRACE_S = 1.0
 FROZEN_S = 5.0
 #: The place of a rank in the reports of its node, in bytes; a report that is longer has no details.
 REPORT_BYTES = 1 << 15
-#: Variables that tell how the libraries were set, as they are in the container, and libraries that may carry traffic;
-#: those of the site's vendors are given.
+#: Variables that tell how the libraries were set, as they are in the container; those of the site's vendors are given.
 SETTINGS = ("NCCL_", "FI_", "GLOO_")
-CARRIERS = ("libnccl", "libfabric")
 
 
 class Rank:
@@ -150,7 +148,6 @@ def run(measure: Callable[[Rank], None]) -> None:
     threading.Thread(target=rank.beat, daemon=True).start()
     try:
         measure(rank)
-        rank.record["mapped"] = lumisite_record.mapped((*CARRIERS, *lumisite_record.options("carrier")))
         rank.leave()
     except BaseException as error:  # whatever it was, the record says so, and the others hear of it
         rank.record.update(error=lumisite_record.words(error), error_at=rank.phase, error_time=time.time())
