@@ -41,8 +41,6 @@ set +e +u -f
 ls_depth=${FUNCNEST-}
 case $ls_depth in ?*) unset FUNCNEST ;; esac
 unset IFS
-ls_line_end='
-'
 
 ls_start() {
 	ls_know_task
@@ -63,7 +61,8 @@ ls_start() {
 		ls_know_image
 		ls_correct_binds
 		ls_correct_settings
-		ls_extend_paths
+		ls_extend PREPEND_PATH "$ls_front"
+		ls_extend LD_LIBRARY_PATH "$ls_libraries"
 		ls_store_list
 		;;
 	*) ls_without_binds ;;
@@ -101,6 +100,7 @@ ls_find_runtime() {
 	export LUMISITE_WRAPPER="$ls_mark"
 }
 ls_find_on_path() {
+	ls_real=''
 	IFS=:
 	for ls_folder in ${PATH-}; do
 		case $ls_folder in '' | "${0%/*}" | */spank/bin) continue ;; esac
@@ -381,24 +381,6 @@ ls_set_directory() {
 }
 
 # ---- 7 Paths in the container
-ls_extend_paths() {
-	case ${LUMISITE_VENV-} in ?*) ls_add_venv ;; esac
-	ls_extend PREPEND_PATH "$ls_front"
-	ls_extend LD_LIBRARY_PATH "$ls_libraries"
-}
-# A venv in a squashfs file: FILE[:PATH], or auto for IMAGE.sqsh beside IMAGE.sif.
-ls_add_venv() {
-	ls_venv=${LUMISITE_VENV%%:*} ls_target=/user-software
-	case $LUMISITE_VENV in *:*) ls_target=${LUMISITE_VENV#*:} ;; esac
-	case $ls_venv in auto) ls_venv=${ls_path%.sif}.sqsh ;; /*) ;; *) ls_venv=${PWD-}/$ls_venv ;; esac
-	case $ls_venv$ls_target in *[,:\"]* | *"$ls_line_end"*) ls_venv='' ;; esac
-	if [ -f "$ls_venv" ]; then
-		ls_front=$ls_target/bin${ls_front:+:$ls_front}
-		ls_add "$ls_venv:$ls_target:image-src=/" "$ls_venv" "$ls_target"
-	elif [ "$LUMISITE_VENV" != auto ]; then
-		ls_say 'LUMISITE_VENV is no FILE or FILE:PATH of a file that is there'
-	fi
-}
 # Directories go behind what the user has in a variable of the container, once.
 ls_extend() {
 	ls_name=${ls_site_prefix}ENV_$1
