@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from lumisite.validate.lines import Gate
-from lumisite.validate.probes.outcome import NO_BEAT_S
+from lumisite.validate.probes.failed_ranks import NO_BEAT_S
 from tests.support.sites import site_text
 from tests.twin import faults
 from tests.twin.cluster import Cluster, ClusterPlan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -235,26 +236,13 @@ def test_each_node_and_each_pair_gives_its_best_repeat() -> None:
 
 
 @pytest.mark.parametrize("nodes", range(2, 12))
-def test_every_node_is_in_two_pairs_and_once_in_a_round(nodes: int) -> None:
-    import importlib.util
-    import sys
-
-    folder = scripts()["rank.py"].parent
-    sys.path.insert(0, str(folder))  # as where it runs
-    try:
-        found = importlib.util.spec_from_file_location("pairs_script", scripts()["pairs.py"])
-        assert found is not None
-        assert found.loader is not None
-        script = importlib.util.module_from_spec(found)
-        found.loader.exec_module(script)
-    finally:
-        sys.path.remove(str(folder))
-        sys.modules.pop("rank", None)
-    rounds = script.rounds(nodes)
-    for one in rounds:
-        members = [node for pair in one for node in pair]
+def test_every_node_is_in_two_pairs_and_once_in_a_round(nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(scripts()["rank.py"].parent))  # as where it runs
+    rounds = runpy.run_path(str(scripts()["pairs.py"]))["rounds"](nodes)
+    for pairing in rounds:
+        members = [node for pair in pairing for node in pair]
         assert len(members) == len(set(members))
-    everyone = [node for one in rounds for pair in one for node in pair]
+    everyone = [node for pairing in rounds for pair in pairing for node in pair]
     assert {everyone.count(node) for node in range(nodes)} == ({2} if nodes > 2 else {1})
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.environment.judge import environment
-from lumisite.validate.probes.outcome import trouble
+from lumisite.validate.probes.failed_ranks import trouble
 from lumisite.validate.probes.probe import Ended, ProbeStep
 from lumisite.validate.probes.start_errors import START_ERRORS, start_failure
 from tests.support.records import TWO_NODES, recorded, target_of

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from lumisite.findings.finding import Finding, Severity
 from lumisite.validate.metric_names import size_text
-from lumisite.validate.probes.outcome import WRONG_RESULTS, judge_together, nothing_measured, passed
+from lumisite.validate.probes.failed_ranks import judge_together
+from lumisite.validate.probes.outcome import WRONG_RESULTS, nothing_measured, passed
 from lumisite.validate.probes.probe import Expected, Line, Probe, Record, Target, describe_ranks
 from lumisite.validate.probes.records import rank_of, rows, slowest
 

@@ -35,7 +35,7 @@ class Watch:
         threading.Thread(target=self.run, daemon=True).start()
 
     def at(self, group: int, part: str) -> None:
-        """Come to another place: `part` is what is done with a group (PARTS in outcome.py)."""
+        """Come to another place: `part` is what is done with a group (PARTS in failed_ranks.py)."""
         self.rank.phase = f"{part} group {group} of {self.groups}"
         self.rank.details = {"group": group, "part": part, "settings": self.rank.settings}
         self.rank.record.update(self.rank.details)

@@ -12,7 +12,8 @@ from functools import partial
 
 from lumisite.findings.finding import Finding, Severity
 from lumisite.validate.lines import Gate
-from lumisite.validate.probes.outcome import WRONG_RESULTS, nothing_measured, passed, trouble
+from lumisite.validate.probes.failed_ranks import trouble
+from lumisite.validate.probes.outcome import WRONG_RESULTS, nothing_measured, passed
 from lumisite.validate.probes.probe import Ended, Expected, Line, Probe, Record, Target, describe_ranks
 from lumisite.validate.probes.records import finished, rank_of, rows
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from lumisite.findings.finding import Finding, Severity
-from lumisite.validate.probes.outcome import judge_together, passed
+from lumisite.validate.probes.failed_ranks import judge_together
+from lumisite.validate.probes.outcome import passed
 from lumisite.validate.probes.probe import Expected, Line, Probe, Record, Target
 from lumisite.validate.probes.records import rank_of, slowest, table, text, usual
 

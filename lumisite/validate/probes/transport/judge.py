@@ -15,7 +15,7 @@ from lumisite.findings.finding import Finding, Severity
 from lumisite.site.software import Fabric
 from lumisite.validate.lines import VERDICTS
 from lumisite.validate.nccl_log import scan
-from lumisite.validate.probes.outcome import trouble
+from lumisite.validate.probes.failed_ranks import trouble
 from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Probe, Target
 from lumisite.validate.probes.records import finished
 from lumisite.validate.transport import Expectation
