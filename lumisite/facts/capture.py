@@ -122,14 +122,12 @@ def _is_closed(kind: Kind, closed: Mapping[str, str]) -> bool:
     return any(is_below(path, kind.where) or any(is_under(top, path) for top in kind.where) for path in closed)
 
 
-def _closed_findings(unreadable: Mapping[str, str], private: Mapping[str, str]) -> list[Finding]:
-    """Return a finding for each path that somebody may not read, and for many one with the number of the others."""
-    found = [
-        Finding("facts-incomplete", Severity.DOUBT, f"cannot be read by {users}", command, path)
-        for closed, users in ((unreadable, "you"), (private, "other users"))
-        for path, command in sorted(closed.items())
-    ]
-    more = len(found) - _MOST_CLOSED
-    message, advice = f"{more} more cannot be read", "the facts file lists all of them"
-    rest = Finding("facts-incomplete", Severity.DOUBT, message, advice)
-    return found[:_MOST_CLOSED] + ([rest] if more > 0 else [])
+def _closed_findings(unreadable: Mapping[str, str], private: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield a finding for each path that somebody may not read, and for many one with the number of the others."""
+    closed = [(path, "you", command) for path, command in sorted(unreadable.items())]
+    closed += [(path, "other users", command) for path, command in sorted(private.items())]
+    for path, users, command in closed[:_MOST_CLOSED]:
+        yield Finding("facts-incomplete", Severity.DOUBT, f"cannot be read by {users}", command, path)
+    if (more := len(closed) - _MOST_CLOSED) > 0:
+        message, advice = f"{more} more cannot be read", "the facts file lists all of them"
+        yield Finding("facts-incomplete", Severity.DOUBT, message, advice)

@@ -116,22 +116,11 @@ class Program:
 
 @dataclass(frozen=True)
 class Facts:
-    """A node. What was not there, or could not be read, is absent: `None` or empty, never guessed.
-
-    `libraries` are by real path, `loads` maps a SONAME to the real path that a program would get, `missing` maps a
-    SONAME that is needed and not there to the paths of those who need it; `beside` are other SONAMEs of all these,
-    which are there and not needed; `searched` are names, up to `.so.`, that were looked for whether needed or not.
-    `uncached` maps a SONAME that only the loader's cache hides to where it is. `damaged` maps the real path of a
-    library that cannot be loaded to the reason, `dangling` a broken link to where it leads. `stacks` are by the
-    name that the vendor's file has for them, `products` by directory, `images` by directory and name. GPUs are in
-    the order of their bus. `release` is what the
-    deployment root has as current. `texts` holds, for each kind of change that has a reader, lists of words by name; a
-    kind that this user could not read is absent. `unreadable` maps what this user or others may not read to the command
-    that opens it.
-    """
+    """A node. What was not there, or could not be read, is absent: `None` or empty, never guessed."""
 
     site: str
     host: str | None = None
+    # Releases: of software by the name that the vendor's file has for it, of products by directory.
     os: str | None = None
     kernel: str | None = None
     glibc: str | None = None
@@ -140,23 +129,32 @@ class Facts:
     drivers: Mapping[str, Driver] = field(default_factory=dict)
     stacks: Mapping[str, Releases] = field(default_factory=dict)
     products: Mapping[str, Releases] = field(default_factory=dict)
-    paths: Mapping[str, Named] = field(default_factory=dict)
+    #: What the deployment root has as current.
+    release: str | None = None
+    # Libraries by real path, and by SONAME: the real path that a program would get, other SONAMEs that are there and
+    # not needed, who needs what is missing, and where one is that only the loader's cache hides.
     libraries: Mapping[str, Library] = field(default_factory=dict)
     loads: Mapping[str, str] = field(default_factory=dict)
     beside: tuple[str, ...] = ()
-    searched: tuple[str, ...] = ()
     missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     uncached: Mapping[str, str] = field(default_factory=dict)
+    #: Names up to `.so.` that were looked for whether needed or not.
+    searched: tuple[str, ...] = ()
+    #: Why a library, by real path, cannot be loaded.
     damaged: Mapping[str, str] = field(default_factory=dict)
+    # Paths that the site names, broken links with where they lead, and images by directory and name.
+    paths: Mapping[str, Named] = field(default_factory=dict)
     dangling: Mapping[str, str] = field(default_factory=dict)
+    images: Mapping[str, Mapping[str, ImageFile]] = field(default_factory=dict)
+    # Hardware, GPUs in the order of their bus.
     interfaces: Mapping[str, Interface] = field(default_factory=dict)
     nics: Mapping[str, Adapter] = field(default_factory=dict)
     gpus: tuple[Device, ...] = ()
     cpus: tuple[CpuGroup, ...] = ()
     threads_per_core: int | None = None
-    images: Mapping[str, Mapping[str, ImageFile]] = field(default_factory=dict)
-    release: str | None = None
+    #: Of each kind of change that has a reader lists of words by name; one that this user could not read is absent.
     texts: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    #: What this user or others may not read, with the command that opens it.
     unreadable: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -85,6 +85,18 @@ def _content(path: str, images: Mapping[str, ImageFile]) -> tuple[object, ...]:
     return () if image is None else (image.size_bytes, image.id or posixpath.basename(image.target or path))
 
 
+#: Of what happened to an image: how bad it is, what an admin reads, what to do, and what users read of its name ({0}),
+#: of where that led ({1}) and of where it leads now ({2}).
+_PLAN = "plan the image again if it has a bind plan"
+_HAPPENED = {
+    "new": (INFO, "new image", "", ""),
+    "gone": (DOUBT, "image is gone", "restore it, or name another one to users", "{0} is gone."),
+    "broken": (FAULT, "broken link to {2}", "restore the image or correct the link", "{0} is a broken link."),
+    "replaced": (DOUBT, "another image under the same name", _PLAN, "{0} was replaced by another image."),
+    "moved": (DOUBT, "{1} -> {2}", _PLAN, "{0} now leads to {2}."),
+}
+
+
 def _happened(old: ImageFile | None, new: ImageFile | None) -> str:
     if new is None:
         return "gone"
@@ -96,27 +108,21 @@ def _happened(old: ImageFile | None, new: ImageFile | None) -> str:
 
 
 def _change(how: str, paths: list[str], old: Mapping[str, ImageFile], new: Mapping[str, ImageFile]) -> Change:
-    first = paths[0]
-    was, now = (side[first].target or first if first in side else None for side in (old, new))
+    severity, message, advice, users = _HAPPENED[how]
+    where = {path: [side[path].target or path if path in side else None for side in (old, new)] for path in paths}
+    before, after = where[paths[0]]
     others = f", as are {listed(paths[1:])}" if paths[1:] else ""
-    severity, advice = DOUBT, "plan the image again if it has a bind plan"
-    if how == "new":
-        message, severity, advice, users = "new image", INFO, "", ""
-    elif how == "gone":
-        message, advice, users = "image is gone", "restore it, or name another one to users", "{0} is gone."
-    elif how == "broken":
-        message, severity, advice = f"broken link to {now}", FAULT, "restore the image or correct the link"
-        users = "{0} is a broken link."
-    elif how == "replaced":
-        message, users = "another image under the same name", "{0} was replaced by another image."
-    else:
-        message, users = f"{was} -> {now}", "{0} now leads to {2}."
-        if was in new:
-            users += " To stay with the image that it was, name {1} as long as it is there."
-    targets = [tuple(side[path].target or path if path in side else "" for side in (old, new)) for path in paths]
-    sentences = (users.format(path, *pair) for path, pair in zip(paths, targets, strict=True)) if users else ()
-    names = dict.fromkeys((*paths, *(target for pair in targets for target in pair if target)))
+    if how == "moved" and before in new:
+        users += " To stay with the image that it was, name {1} as long as it is there."
     return Change(
-        "image", first, was, now, message + others, severity, names=tuple(names), inside=tuple(paths),
-        users=tuple(sentences), advice=advice,
-    )  # fmt: skip
+        "image",
+        paths[0],
+        before,
+        after,
+        message.format(paths[0], before, after) + others,
+        severity,
+        names=tuple(dict.fromkeys((*paths, *(target for pair in where.values() for target in pair if target)))),
+        inside=tuple(paths),
+        users=tuple(users.format(path, *pair) for path, pair in where.items()) if users else (),
+        advice=advice,
+    )
