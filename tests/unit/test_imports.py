@@ -33,7 +33,7 @@ ROOMS = (
 #: The rooms of `validate`, from the top.
 PROOF = (
     *("__init__", "report", "run", "verdict"),
-    *("probes", "transport", "nccl_log", "samples", "lines", "metric_names"),
+    *("probes", "transport", "nccl_log", "samples", "lines"),
 )
 
 #: The modules that may read or write files, run programs or look at the environment.

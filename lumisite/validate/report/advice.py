@@ -13,7 +13,7 @@ from lumisite.facts.facts import Facts
 from lumisite.facts.report import change_json, make_report
 from lumisite.site.load import LoadedSite, load_plans
 from lumisite.text import listed, percent, some
-from lumisite.validate.metric_names import parse_name
+from lumisite.validate.samples import parse_name
 from lumisite.validate.verdict.metric import MetricVerdict
 from lumisite.validate.verdict.nodes import LEAST_VALUES
 from lumisite.validate.verdict.system import SystemVerdict

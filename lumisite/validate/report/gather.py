@@ -15,11 +15,10 @@ from lumisite.facts.facts import Facts
 from lumisite.site.load import LoadedSite
 from lumisite.text import counted, figure
 from lumisite.validate.lines import Gate
-from lumisite.validate.metric_names import Name, parse_name, shape_order, size_text
 from lumisite.validate.report.advice import ChangeRow, advice, changes
 from lumisite.validate.report.headline import headline
 from lumisite.validate.run.next_command import next_command, request_of
-from lumisite.validate.samples import JobValues, Recorded, Series
+from lumisite.validate.samples import JobValues, Name, Recorded, Series, parse_name, shape_order, size_text
 from lumisite.validate.verdict.gates import nodes_of_runs
 from lumisite.validate.verdict.metric import MetricVerdict
 from lumisite.validate.verdict.nodes import job_value

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from lumisite.text import counted, figure, some
-from lumisite.validate.metric_names import parse_name
 from lumisite.validate.report.advice import ALONE, SUSPECTS, ChangeRow, percent_range, slow_nodes, slower_metrics
+from lumisite.validate.samples import parse_name
 from lumisite.validate.verdict.gates import GateVerdict
 from lumisite.validate.verdict.metric import MetricVerdict
 from lumisite.validate.verdict.system import SystemVerdict

@@ -9,9 +9,9 @@ import io
 import re
 from typing import Any
 
-from lumisite.validate.metric_names import parse_name
 from lumisite.validate.report.advice import slower_metrics
 from lumisite.validate.report.gather import Curve, RunReport
+from lumisite.validate.samples import parse_name
 
 BEFORE, AFTER = "#E69F00", "#0072B2"
 #: The two sides: name, colour and line.

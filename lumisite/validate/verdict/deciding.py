@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from lumisite.validate.metric_names import parse_name
 from lumisite.validate.probes.suite import PROBES
+from lumisite.validate.samples import parse_name
 
 #: Shapes of several nodes.
 _SEVERAL = ("[2-9]n", "[1-9][0-9]*n")

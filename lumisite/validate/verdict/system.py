@@ -20,9 +20,8 @@ from lumisite.site.model import MetricRule, Validation
 from lumisite.site.scalars import Line
 from lumisite.text import drain_command, figure, some
 from lumisite.validate.lines import State
-from lumisite.validate.metric_names import metric_order
 from lumisite.validate.probes.probe import NODE
-from lumisite.validate.samples import Recorded
+from lumisite.validate.samples import Recorded, metric_order
 from lumisite.validate.verdict.baseline import comparable
 from lumisite.validate.verdict.deciding import decides
 from lumisite.validate.verdict.gates import GateVerdict, judge_gates, nodes_of_runs

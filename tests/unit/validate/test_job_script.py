@@ -136,13 +136,7 @@ esac
 """
 
 
-def run(
-    tmp_path: Path,
-    words: dict[str, str],
-    module: str = ":",
-    facts: tuple[str, ...] = (),
-    job: str = "7",
-) -> Path:
+def run(tmp_path: Path, words: dict[str, str], module: str = ":", facts: tuple[str, ...] = (), job: str = "7") -> Path:
     """Run a job whose steps start these words, each with a limit of one second."""
     tools = tmp_path / "tools"
     tools.mkdir(exist_ok=True)
@@ -157,10 +151,7 @@ def run(
     Path(plan.folder).mkdir(parents=True, exist_ok=True)
     path = tmp_path / "job.sh"
     text = job_script(
-        replace(TWIN, root=RootPath(f"{tmp_path}/root")),
-        replace(a_request(), image=f"{tmp_path}/i.sif"),
-        plan,
-        facts,
+        replace(TWIN, root=RootPath(f"{tmp_path}/root")), replace(a_request(), image=f"{tmp_path}/i.sif"), plan, facts
     )
     # The site's login files would set another PATH.
     path.write_text(text.replace("/etc/profile", f"{tmp_path}/profile"))

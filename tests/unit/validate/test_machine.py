@@ -16,14 +16,7 @@ from lumisite.validate.lines import Gate
 from lumisite.validate.run.folder import SAMPLES, Run, lines_of
 from lumisite.validate.run.node_sets import MOST_NODES, machine_sets
 from lumisite.validate.run.runner import MOST_JOBS
-from tests.support.played_machine import (
-    PlayedMachine,
-    machine_of,
-    playing,
-    request_of,
-    runner_of,
-    validate,
-)
+from tests.support.played_machine import PlayedMachine, machine_of, playing, request_of, runner_of, validate
 from tests.support.played_slurm import job_gates
 
 NODES, SIZE = 26, 4

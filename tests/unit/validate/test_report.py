@@ -12,8 +12,8 @@ import lumisite
 from lumisite.cli import main
 from lumisite.facts.facts import Releases
 from lumisite.site.load import load_site
-from lumisite.validate.metric_names import metric_order, parse_name, size_text
 from lumisite.validate.report.advice import changes
+from lumisite.validate.samples import metric_order, parse_name, size_text
 from tests.support.example_runs import Maintenance, capture_of, write_runs
 
 SLOW_NODE = "nid005017 is 14 % slower than the others"

@@ -142,10 +142,7 @@ def test_headline_and_advice_agree_about_how_bad_a_node_is() -> None:
     told = "n3 is 31 % slower than the others"
     assert headline(both) == f"BAD-NODES: n2 failed (hsn0: interface is down); {told}; the system is fine"
     again = "measure once more among other nodes; if it is as slow again, drain it with the command below"
-    assert list(advice(both, ())) == [
-        "node: n2: hsn0: interface is down (n2): look at the cable",
-        f"{told}: {again}",
-    ]
+    assert list(advice(both, ())) == ["node: n2: hsn0: interface is down (n2): look at the cable", f"{told}: {again}"]
     alone = replace(both, slow_nodes=())
     assert list(advice(alone, ()))[1:] == ["n2: drain and repair, then measure once more among other nodes"]
     # What only one value says is no reason to drain.
@@ -158,6 +155,4 @@ def test_advice_where_no_part_of_the_machine_is_suspected() -> None:
     assert list(advice(verdict("fail", metric("m", **SLOWER)), ())) == [f"slower: m: {look}"]
     better = Finding("metric-faster", Severity.INFO, "faster by 9 %")
     faster = verdict("pass", replace(metric("m", "pass"), findings=(better,)))
-    assert list(advice(faster, ())) == [
-        "faster than before: m: make sure that the benchmark still does its work",
-    ]
+    assert list(advice(faster, ())) == ["faster than before: m: make sure that the benchmark still does its work"]

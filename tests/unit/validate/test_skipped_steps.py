@@ -67,9 +67,7 @@ def plan_groups(nodes: tuple[str, ...], finding: Finding | None) -> list[Group]:
 
 def run(folder: Path, monkeypatch: pytest.MonkeyPatch, finding: Finding | None) -> list[Gate]:
     monkeypatch.setattr(
-        played_slurm,
-        "plans",
-        lambda place, jobs=1: played_slurm.plan_jobs(place, plan_groups(NODES, finding)),
+        played_slurm, "plans", lambda place, jobs=1: played_slurm.plan_jobs(place, plan_groups(NODES, finding))
     )
     one = runner(new_run(folder))
     one.run.lock()
@@ -95,12 +93,7 @@ def test_a_run_skips_the_steps_and_records_why(
         ("ddp", "step-skipped"),
         ("job", "job-progress"),
     ]
-    assert gates[1].values == {
-        "subject": "transport-2n",
-        "cause": "node-interface",
-        "gate": "node",
-        "of": NODES[1:],
-    }
+    assert gates[1].values == {"subject": "transport-2n", "cause": "node-interface", "gate": "node", "of": NODES[1:]}
     assert gates[1].nodes == NODES
     assert not (job / "transport-2n/records").exists()
     assert gates[-1].cause == "1 step has run"

@@ -48,10 +48,7 @@ def test_a_refusal_keeps_slurms_words(fp: FakeProcess) -> None:
 
 def test_jobs_in_the_queue_need_one_question(fp: FakeProcess) -> None:
     squeue(fp, "1,2", "1|RUNNING|None\n2|PENDING|Resources\n")
-    assert slurm.poll(["1", "2"]) == {
-        "1": JobState("RUNNING", "None"),
-        "2": JobState("PENDING", "Resources"),
-    }
+    assert slurm.poll(["1", "2"]) == {"1": JobState("RUNNING", "None"), "2": JobState("PENDING", "Resources")}
     assert not slurm.poll([])
 
 

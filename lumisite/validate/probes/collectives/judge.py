@@ -6,11 +6,11 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from lumisite.findings.finding import Finding, Severity
-from lumisite.validate.metric_names import size_text
 from lumisite.validate.probes.failed_ranks import judge_together
 from lumisite.validate.probes.outcome import WRONG_RESULTS, nothing_measured, passed
 from lumisite.validate.probes.probe import Expected, Line, Probe, Record, Target, describe_ranks
 from lumisite.validate.probes.records import rank_of, rows, slowest
+from lumisite.validate.samples import size_text
 
 #: Options of the script by back-end, sizes in bytes. All-reduce is what training does, so its curve is whole: a fault
 #: may show at some sizes only.

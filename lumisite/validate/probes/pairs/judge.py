@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from lumisite.validate.metric_names import size_text
 from lumisite.validate.probes.collectives.judge import bus_bandwidth
 from lumisite.validate.probes.failed_ranks import judge_together
 from lumisite.validate.probes.outcome import passed
 from lumisite.validate.probes.probe import Expected, Line, Probe, Record, Target
 from lumisite.validate.probes.records import rows, slowest
+from lumisite.validate.samples import size_text
 
 #: Options of the script by back-end; sizes are in bytes.
 OPTIONS = {
