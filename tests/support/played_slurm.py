@@ -42,7 +42,7 @@ class PlayedSlurm:
 
     def submit(self, script: str) -> str:
         if self.refuse:
-            raise slurm.refused(f"sbatch refused: {self.refuse}")
+            raise slurm.RefusedError(f"sbatch refused: {self.refuse}")
         identity = str(len(self.jobs) + 1)
         self.jobs[identity] = script
         self.states[identity] = "RUNNING"

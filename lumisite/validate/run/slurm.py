@@ -76,9 +76,17 @@ class JobState:
 class RefusedError(ToolError):
     """Slurm did not take a job."""
 
+    def __init__(self, text: str) -> None:
+        todo = "correct the account, partition or options, or submit by hand what the job folder holds"
+        super().__init__(Finding("sbatch-refused", Severity.FAULT, text, todo))
+
 
 class SilentError(ToolError):
     """Slurm did not answer, and may have heard all the same."""
+
+    def __init__(self, argv: Sequence[str], words: str) -> None:
+        text = f"Slurm does not answer: {words}"
+        super().__init__(Finding("slurm-silent", Severity.INFO, text, subject=" ".join(argv)))
 
 
 def is_installed() -> bool:
@@ -139,18 +147,12 @@ def submit(script: str) -> str:
     done = _run(["sbatch", "--parsable", script])
     if done.returncode != 0:
         if re.search(SILENT, done.stderr):
-            raise _silent(done)
-        raise refused(f"sbatch refused: {_last_words(done)}")
+            raise SilentError(done.args, _last_words(done))
+        raise RefusedError(f"sbatch refused: {_last_words(done)}")
     identity = done.stdout.strip().rpartition("\n")[2].partition(";")[0]
     if not re.fullmatch(r"[0-9]{1,18}", identity):
-        raise refused(f"sbatch answered {identity[:200]!r} where a job id was expected")
+        raise RefusedError(f"sbatch answered {identity[:200]!r} where a job id was expected")
     return identity
-
-
-def refused(text: str) -> RefusedError:
-    """Return the error that sbatch did not take a job."""
-    todo = "correct the account, partition or options, or submit by hand what the job folder holds"
-    return RefusedError(Finding("sbatch-refused", Severity.FAULT, text, todo))
 
 
 def find(name: str) -> str | None:
@@ -165,7 +167,7 @@ def poll(jobs: Sequence[str]) -> Mapping[str, JobState]:
         return {}
     done = _run(["squeue", "--noheader", f"--jobs={','.join(jobs)}", "--states=all", "--format=%i|%T|%r"])
     if done.returncode != 0 and UNKNOWN not in done.stderr:
-        raise _silent(done)
+        raise SilentError(done.args, _last_words(done))
     rows = [(*line.strip().split("|"), "", "")[:3] for line in done.stdout.splitlines()]
     found = {name: JobState(state, reason) for name, state, reason in rows}
     return {job: found.get(job) or _accounted(job) for job in jobs}
@@ -196,7 +198,7 @@ def query(argv: Sequence[str]) -> str:
             if time.monotonic() < until:
                 time.sleep(PAUSE_S)
                 continue
-            raise _silent(done)
+            raise SilentError(done.args, _last_words(done))
         raise _failed(done)
     return done.stdout
 
@@ -209,16 +211,7 @@ def _run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
         out, err = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
         return subprocess.CompletedProcess(done.args, done.returncode, out, err)
     except subprocess.TimeoutExpired:
-        raise SilentError(silence(argv, f"within {PATIENCE_S:g} s")) from None
-
-
-def _silent(done: subprocess.CompletedProcess[str]) -> SilentError:
-    return SilentError(silence(done.args, _last_words(done)))
-
-
-def silence(argv: Sequence[str], words: str) -> Finding:
-    """Return that a command of Slurm's got no answer."""
-    return Finding("slurm-silent", Severity.INFO, f"Slurm does not answer: {words}", subject=" ".join(argv))
+        raise SilentError(argv, f"within {PATIENCE_S:g} s") from None
 
 
 def _failed(done: subprocess.CompletedProcess[str]) -> ToolError:

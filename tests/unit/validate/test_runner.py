@@ -132,7 +132,7 @@ def test_a_slurm_that_does_not_answer_is_waited_for(
     played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def poll(_jobs: object) -> None:
-        raise slurm.SilentError(slurm.silence(["squeue"], "Unable to contact slurm controller"))
+        raise slurm.SilentError(["squeue"], "Unable to contact slurm controller")
 
     monkeypatch.setattr(slurm, "poll", poll)
     reports: list[Finding] = []
@@ -154,7 +154,7 @@ def test_a_job_that_slurm_may_have_heard_of_is_submitted_once(
             return played.submit(script)
         if answer:
             played.submit(script)
-        raise slurm.SilentError(slurm.silence(["sbatch"], SILENT))
+        raise slurm.SilentError(["sbatch"], SILENT)
 
     monkeypatch.setattr(slurm, "submit", submit)
     assert verdicts(work(tmp_path / "run")) == ["pass", "pass"]
