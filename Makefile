@@ -30,7 +30,7 @@ $(VENV)/.dev: pyproject.toml .ci/venv
 render: $(VENV)/.run-time  ## install lumisite here and render LUMI's modules into site-out/ (ROCM=6.2: for that release)
 	$(BIN)/lumisite render --site lumi $(if $(ROCM),--rocm $(ROCM))
 
-lint: $(VENV)/.dev  ## ruff, mypy
+lint: $(VENV)/.dev  ## ruff, mypy, vulture, shellcheck, shfmt
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
