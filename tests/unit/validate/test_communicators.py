@@ -26,17 +26,18 @@ def rows(slow: float = 1.0, wrong: int = 0) -> list[Record]:
 
 
 def place(group: int, part: str, **settings: str) -> Record:
-    return {"group": group, "part": part, "settings": settings, "phase": f"{part} group {group} of 8"}
+    return {"group": group, "part": part, "settings": settings}
 
 
 def gave_up(number: int, group: int, part: str, **settings: str) -> Record:
     """The record of a rank that lost its patience."""
-    return {**rank(number), **place(group, part, **settings), "hung_time": 200.0, "hung_s": 100.0}
+    hung = {"hung_time": 200.0, "hung_s": 100.0, "hung_at": f"{part} group {group} of 8"}
+    return {**rank(number), **place(group, part, **settings), **hung}
 
 
 def at(number: int, group: int, part: str, time: float = 200.0) -> Record:
     """What is left of a rank that was killed."""
-    here = place(group, part) if group else {"phase": "loading PyTorch"}
+    here = place(group, part) | {"phase": f"{part} group {group} of 8"} if group else {"phase": "loading PyTorch"}
     return {"host": NODES[number], "rank": number, "time": time, **here}
 
 

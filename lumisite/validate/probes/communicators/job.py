@@ -47,7 +47,7 @@ class Watch:
         while time.monotonic() - self.since < self.patience:
             time.sleep(0.2)
         self.rank.report()  # it finds out whether this rank was stopped
-        self.rank.record.update(hung_time=time.time(), hung_s=self.patience)
+        self.rank.record.update(hung_time=time.time(), hung_s=self.patience, hung_at=self.rank.phase)
         if self.rank.froze:
             self.rank.record["froze"] = True
         try:
