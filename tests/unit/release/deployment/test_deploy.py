@@ -9,13 +9,11 @@ import stat
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from lumisite.cli import main
-from lumisite.release.root import locked, parse_history
+from lumisite.release.root import locked
 from lumisite.release.tree import load_tree
 from lumisite.render.manifest import MANIFEST
 from tests.support.scene import THIRD, Run, current, deploy
@@ -246,39 +244,3 @@ def test_a_second_deploy_is_told_who_is_at_work(run: Run) -> None:
         assert run("status", "ROOT", "--all")[0] == 0
     assert current() == OLD
     deploy("new")
-
-
-def test_deploys_and_rollbacks_at_once_do_not_mix(tmp_path: Path) -> None:
-    deploy("third")
-    reading, writing = os.pipe()
-    children = [_child(number, reading, writing) for number in range(8)]
-    os.close(writing)  # all children start now
-    os.close(reading)
-    results = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-    assert set(results) <= {0, 3}
-    assert 0 in results
-    assert current() in (OLD, NEW, THIRD)
-    for release in Path("ROOT/releases").iterdir():
-        assert not load_tree(release).faults
-    assert {path.name for path in Path("ROOT/releases").iterdir()} <= {OLD, NEW, THIRD}
-    steps = parse_history(Path("ROOT/history").read_bytes(), "history")
-    assert all(later.before == earlier.release for earlier, later in pairwise(steps))
-
-
-def _child(number: int, reading: int, writing: int) -> int:
-    child = os.fork()
-    if child:
-        return child
-    os.close(writing)
-    os.read(reading, 1)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    codes = set()
-    try:
-        for turn in range(5):
-            name = ("old", "new")[(number + turn) % 2]
-            back = number == 7
-            codes.add(main(["rollback", "ROOT"] if back else ["deploy", name, "ROOT", "--apply"]))
-    except BaseException:
-        os._exit(99)
-    os._exit(98 if codes - {0, 3} else min(codes))

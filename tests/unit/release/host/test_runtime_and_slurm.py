@@ -56,52 +56,35 @@ def found(top: Path, changes: Mapping[str, str | None]) -> list[str]:
     return [f"{one.code} {one.subject}: {one.message}" for one in findings]
 
 
+START = "container-start /usr/bin/singularity: "
+NO_WAY = f"{START}no way to start a container: no usable setuid starter, and no user namespaces"
+NO_MOUNT = f"{START}{{}} missing, without which singularity mounts no image here"
+FORBIDDEN = f"container-start {CONF}: `{{}}`: containers start without what modules bind, or not at all"
+LOCKED = "host-limit locked memory: limit {}, expected unlimited: libraries cannot register memory with adapters"
+NO_PROLOG = "no TaskProlog, though the policy has `on partition dev-g`: the helper is on only for who loads the module"
+UNIT_LIMITS = "/etc/systemd/system/slurmd.service.d/limits.conf"
+
 #: What is planted, and the only line that names it; without a setuid starter where `~` begins the name.
 FAULTS: Mapping[str, tuple[Mapping[str, str | None], str]] = {
-    "~no namespaces": (
-        {SPACES: "0\n"},
-        (
-            "container-start /usr/bin/singularity: no way to start a container: no usable setuid starter, and no user "
-            "namespaces (user.max_user_namespaces = 0)"
-        ),
-    ),
+    "~no namespaces": ({SPACES: "0\n"}, f"{NO_WAY} (user.max_user_namespaces = 0)"),
     "setuid is not allowed, and no namespaces": (
         {CONF: "allow setuid = no\n", SPACES: None, "/proc/sys/kernel/unprivileged_userns_clone": "0\n"},
-        (
-            "container-start /usr/bin/singularity: no way to start a container: no usable setuid starter, and no user "
-            "namespaces (kernel.unprivileged_userns_clone = 0)"
-        ),
+        f"{NO_WAY} (kernel.unprivileged_userns_clone = 0)",
     ),
     "a starter that is not setuid, and no namespaces": (
         {STARTER: NO_BIT, SPACES: "0\n"},
-        (
-            "container-start /usr/bin/singularity: no way to start a container: no usable setuid starter, and no user "
-            "namespaces (user.max_user_namespaces = 0)"
-        ),
-    ),
-    "~no FUSE": (
-        {"/dev/fuse": None, "/dev/null": ""},
-        "container-start /usr/bin/singularity: /dev/fuse missing, without which singularity mounts no image here",
+        f"{NO_WAY} (user.max_user_namespaces = 0)",
     ),
     "~no FUSE and no squashfuse": (
         {"/dev/fuse": None, "/dev/null": "", "/usr/bin/squashfuse_ll": None},
-        (
-            "container-start /usr/bin/singularity: /dev/fuse and squashfuse missing, without which singularity mounts no "
-            "image here"
-        ),
+        NO_MOUNT.format("/dev/fuse and squashfuse"),
     ),
     "images by FUSE alone": (
         {CONF: "allow kernel squashfs = no\n", "/usr/bin/squashfuse_ll": None},
-        "container-start /usr/bin/singularity: squashfuse missing, without which singularity mounts no image here",
+        NO_MOUNT.format("squashfuse"),
     ),
-    "no binds": (
-        {CONF: "user bind control = no\n"},
-        f"container-start {CONF}: `user bind control = no`: containers start without what modules bind, or not at all",
-    ),
-    "few devices": (
-        {CONF: "mount dev = minimal\n"},
-        f"container-start {CONF}: `mount dev = minimal`: containers start without what modules bind, or not at all",
-    ),
+    "no binds": ({CONF: "user bind control = no\n"}, FORBIDDEN.format("user bind control = no")),
+    "few devices": ({CONF: "mount dev = minimal\n"}, FORBIDDEN.format("mount dev = minimal")),
     "no program": (
         {"/usr/bin/singularity": None},
         "host-runtime /usr/bin/singularity: not an executable file; needed by singularity",
@@ -112,32 +95,14 @@ FAULTS: Mapping[str, tuple[Mapping[str, str | None], str]] = {
     ),
     "no task prolog": (
         {SLURM_CONF: "NodeName=nid[1-9] CPUs=4\nTaskEpilog=/x\n"},
-        (
-            f"slurm-prolog {SLURM_CONF}: no TaskProlog, though the policy has `on partition dev-g`: the helper is on only "
-            "for who loads the module"
-        ),
+        f"slurm-prolog {SLURM_CONF}: {NO_PROLOG}",
     ),
     "a task prolog that went": ({PROLOG: None}, f"slurm-prolog {SLURM_CONF}: TaskProlog={PROLOG}: no such file"),
-    "a limit of this job": (
-        {"/proc/self/limits": LIMITS.format("65536    ")},
-        (
-            "host-limit locked memory: limit 65536 in this job, expected unlimited: libraries cannot register memory with "
-            "adapters"
-        ),
-    ),
-    "a limit of slurmd": (
-        {"/etc/systemd/system/slurmd.service.d/limits.conf": "[Service]\nLimitMEMLOCK=64K\n"},
-        (
-            "host-limit locked memory: limit 64K in slurmd.service, expected unlimited: libraries cannot register memory "
-            "with adapters"
-        ),
-    ),
+    "a limit of this job": ({"/proc/self/limits": LIMITS.format("65536    ")}, LOCKED.format("65536 in this job")),
+    "a limit of slurmd": ({UNIT_LIMITS: "[Service]\nLimitMEMLOCK=64K\n"}, LOCKED.format("64K in slurmd.service")),
     "a limit of users": (
         {"/etc/security/limits.d/90.conf": "*  soft  memlock  32\n*  hard  memlock  64\n"},
-        (
-            "host-limit locked memory: limit 64K in limits.conf, expected unlimited: libraries cannot register memory with "
-            "adapters"
-        ),
+        LOCKED.format("64K in limits.conf"),
     ),
 }
 
