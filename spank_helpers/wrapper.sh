@@ -61,8 +61,7 @@ ls_start() {
 		ls_know_image
 		ls_correct_binds
 		ls_correct_settings
-		ls_extend PREPEND_PATH "$ls_front"
-		ls_extend LD_LIBRARY_PATH "$ls_libraries"
+		ls_extend_paths
 		ls_store_list
 		;;
 	*) ls_without_binds ;;
@@ -381,6 +380,24 @@ ls_set_directory() {
 }
 
 # ---- 7 Paths in the container
+ls_extend_paths() {
+	case ${LUMISITE_VENV-} in ?*) ls_add_venv ;; esac
+	ls_extend PREPEND_PATH "$ls_front"
+	ls_extend LD_LIBRARY_PATH "$ls_libraries"
+}
+# A venv in a squashfs file: FILE[:PATH], or auto for IMAGE.sqsh beside IMAGE.sif.
+ls_add_venv() {
+	ls_venv=${LUMISITE_VENV%%:*} ls_target=/user-software
+	case $LUMISITE_VENV in *:*) ls_target=${LUMISITE_VENV#*:} ;; esac
+	case $ls_venv in auto) ls_venv=${ls_path%.sif}.sqsh ;; /*) ;; *) ls_venv=${PWD-}/$ls_venv ;; esac
+	case $ls_venv$ls_target in *[,:\"[:cntrl:]]*) ls_venv='' ;; esac
+	if [ -f "$ls_venv" ]; then
+		ls_front=$ls_target/bin${ls_front:+:$ls_front}
+		ls_add "$ls_venv:$ls_target:image-src=/" "$ls_venv" "$ls_target"
+	elif [ "$LUMISITE_VENV" != auto ]; then
+		ls_say 'LUMISITE_VENV is no FILE or FILE:PATH of a file that is there'
+	fi
+}
 # Directories go behind what the user has in a variable of the container, once.
 ls_extend() {
 	ls_name=${ls_site_prefix}ENV_$1

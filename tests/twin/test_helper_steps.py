@@ -193,6 +193,15 @@ def test_the_batch_step_has_nothing_and_its_steps_have_all(modules: Cluster) -> 
         complete(each, modules)
 
 
+def test_a_venv_in_a_squashfs_file_is_mounted_and_first(default: Cluster) -> None:
+    make = "mkdir -p ~/venv/bin && printf '#!/bin/sh\\necho hello from the venv\\n' >~/venv/bin/hello && chmod 755 ~/venv/bin/*"
+    default.run(
+        f"{make} && rm -f /scratch/venv.sqsh && mksquashfs ~/venv /scratch/venv.sqsh -quiet -no-progress"
+    ).check()
+    done = default.run(f"{LOAD}; LUMISITE_VENV=/scratch/venv.sqsh:/mine srun singularity --quiet exec {IMAGE} hello")
+    assert done.check().stdout == "hello from the venv\n"
+
+
 def test_verbose_says_each_decision(default: Cluster) -> None:
     said = default.run(f"{LOAD}; LUMISITE_VERBOSE=1 srun -n1 true").check().stdout
     for name in ("GLOO_SOCKET_IFNAME=hsn0", "SINGULARITY_BINDPATH=", "CPU"):

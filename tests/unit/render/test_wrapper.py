@@ -118,6 +118,27 @@ def test_an_image_that_needs_with_conda_has_its_python_first(wrapper: Wrapper) -
         assert wrapper.call("exec", CONDA, "python", **{name: mine}).environment[name] == after
 
 
+def test_a_venv_in_a_squashfs_file_comes_by_one_variable(wrapper: Wrapper) -> None:
+    venv, beside = wrapper.folder / "my venv.sqsh", wrapper.folder / "mine.sqsh"
+    venv.touch()
+    beside.touch()
+    for image, value, bind, path in (
+        (LUMI_PYTORCH, f"{venv}:/venvs/mine", f"{venv}:/venvs/mine:image-src=/", "/venvs/mine/bin"),
+        (CONDA, str(venv), f"{venv}:/user-software:image-src=/", "/user-software/bin:/opt/miniconda3/envs/pytorch/bin"),
+        (f"{wrapper.folder}/mine.sif", "auto", f"{beside}:/user-software:image-src=/", "/user-software/bin"),
+        (f"{wrapper.folder}/other.sif", "auto", "/other", None),
+    ):
+        call = wrapper.call("exec", image, "python", LUMISITE_VENV=value)
+        assert (call.binds[-1], call.environment.get("SINGULARITYENV_PREPEND_PATH")) == (bind, path)
+
+
+@pytest.mark.parametrize("value", ["/no/such.sqsh", "a,b", "x:y:z", "a\nb", "/dev/null", ""])
+def test_a_venv_that_is_none_stops_nothing(wrapper: Wrapper, value: str) -> None:
+    call = wrapper.call("exec", LUMI_PYTORCH, "x", LUMISITE_VENV=value)
+    assert call.environment["SINGULARITY_BINDPATH"] == wrapper.binds
+    assert ("LUMISITE_VENV" in call.stderr) == bool(value)
+
+
 # ---- the real program
 
 
