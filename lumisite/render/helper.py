@@ -97,7 +97,7 @@ def prolog_data(of: Rendering) -> Iterator[str]:
     yield from sh.function("site_settings", sh.decide(sh.alike(settings), "step"))
     yield from sh.function("site_caches", sh.decide(sh.alike(caches), "step"))
     yield from sh.function("site_directories", _directories(site))
-    yield from sh.function("site_places", _places(site))
+    yield from sh.function("site_places", [f"place {path}" for path in private_places(site)])
     yield from sh.lookup("site_cpus", _cpus(site))
     yield "start"
 
@@ -225,11 +225,6 @@ def _binding(site: Site) -> Iterator[str]:
     """Yield the modules that bind something, then `task` if tasks do."""
     binding = {item.where for item in site.host_paths.values()}
     yield from (module for module in (*site.modules, TASK) if module in binding)
-
-
-def _places(site: Site) -> Iterator[str]:
-    """Yield the places where a node may have room for private directories."""
-    yield from (f"place {path}" for path in private_places(site))
 
 
 def _directories(site: Site) -> Iterator[str]:

@@ -71,13 +71,13 @@ def names_left_alone(site: Site, platform: str, holds: Holds) -> tuple[str, ...]
     return tuple(name for name in _names(site, lambda _: True) if name in holds.sets or name in unfit)
 
 
-def rank_word(text: str, local_id: str) -> str:
-    """Write a path as one word of sh, with a script's variable for the task's number on its node for `{rank}`.
+def rank_word(text: str) -> str:
+    """Write a path as one word of sh, with the task's number on its node for `{rank}`.
 
-    >>> rank_word("aiter/{rank}", "local_id")
-    'aiter/"$local_id"'
+    >>> rank_word("aiter/{rank}")
+    'aiter/"$ls_local_id"'
     """
-    return f'"${local_id}"'.join(shlex.quote(part) if part else "" for part in text.split("{rank}"))
+    return '"$ls_local_id"'.join(shlex.quote(part) if part else "" for part in text.split("{rank}"))
 
 
 def number_of(release: Version) -> str:
@@ -114,7 +114,7 @@ def _acts(site: Site, setting: Setting) -> bool:
 
 
 def _for_prolog(site: Site, name: str, verdict: Verdict[Setting] | None) -> str:
-    action, word = _action(verdict, "ls_local_id")
+    action, word = _action(verdict)
     if verdict is None or action == "leave" or depends_on_image(site, verdict.entry.when):
         return NOTHING
     if action == "value":
@@ -136,13 +136,13 @@ def _for_wrapper(site: Site, name: str, verdict: Verdict[Setting] | None) -> str
         "" if when.family is None else f" {' '.join(when.family)} ",
         plugin_word(when.plugin),
     )
-    action, word = _action(verdict, "ls_local_id")
+    action, word = _action(verdict)
     words = ["ls_rule", *map(shlex.quote, image), f"{action} {word}".rstrip()]
     line = " ".join(words)
     return line if len(line) < WIDTH - 16 else " \\\n\t".join(words)
 
 
-def _action(verdict: Verdict[Setting] | None, local_id: str) -> tuple[str, str]:
+def _action(verdict: Verdict[Setting] | None) -> tuple[str, str]:
     """Return what an entry says is to be done, and its value as one word of sh."""
     if verdict is None or verdict.entry.where != TASK:
         return "leave", ""
@@ -150,7 +150,7 @@ def _action(verdict: Verdict[Setting] | None, local_id: str) -> tuple[str, str]:
     if setting.value is not None:
         return "value", shlex.quote(setting.value)
     if setting.directory is not None:
-        return "directory", rank_word(setting.directory, local_id)
+        return "directory", rank_word(setting.directory)
     if setting.computed is not None:
         return setting.computed, ""
     return "unset" if setting.unset else "leave", ""
