@@ -61,9 +61,6 @@ def run(*, interrupted: bool = True) -> None:
     """Run the command that was typed, and end the process; `interrupted`: Ctrl-C is to end the command."""
     if "_LUMISITE_COMPLETE" in os.environ:
         program(prog_name="lumisite")  # prints completions, or the shell's script for them, and exits
-    # A command lives for a fraction of a second and keeps nearly all that it makes: looking for cycles finds none, and
-    # costs `binds` and `render` a fifth of their time (`python -m tests.bench closure render`).
-    gc.set_threshold(100_000)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # who started this has closed it

@@ -10,7 +10,6 @@ times of the file do not count, so that a copy has the same digest.
 
 from __future__ import annotations
 
-import hashlib
 import struct
 
 from lumisite.machine.tree import ByteSource
@@ -20,6 +19,8 @@ _PART_BYTES = 64 * 1024
 
 def digest_of(source: ByteSource) -> str:
     """Return `header:` and 64 hexadecimal digits (SHA-256); raises a `LumisiteError`."""
+    import hashlib  # late: `binds` and `env` read an image without it
+
     known = hashlib.sha256(struct.pack("<Q", source.size))
     known.update(source.read(0, _PART_BYTES))
     known.update(source.read(max(0, source.size - _PART_BYTES), _PART_BYTES))

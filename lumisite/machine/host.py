@@ -8,7 +8,6 @@ import os
 import posixpath
 import re
 import shlex
-import socket
 import stat
 import struct
 import time
@@ -175,7 +174,7 @@ def list_directory(path: str) -> tuple[str, ...]:
 
 def names_of_this_node() -> tuple[str, str]:
     """Return the name of this node in Slurm, which only a job step knows, else nothing; and its host name."""
-    return os.environ.get("SLURMD_NODENAME", ""), socket.gethostname().partition(".")[0]
+    return os.environ.get("SLURMD_NODENAME", ""), os.uname().nodename.partition(".")[0]
 
 
 def partition_of_this_job() -> str:
@@ -199,6 +198,8 @@ def has_address(interface: str) -> bool:
 
     Sources: netdevice(7) for SIOCGIFADDR; proc(5) for if_inet6, where scope 20 is that of the link alone.
     """
+    import socket  # late, as only `check --host` asks
+
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         try:
             fcntl.ioctl(any_socket, _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))

@@ -5,7 +5,6 @@ Links are followed here, the same way for all of them: inside the tree, absolute
 
 from __future__ import annotations
 
-import hashlib
 import posixpath
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, Protocol
@@ -223,6 +222,8 @@ def size_of(tree: Tree, path: str) -> int | None:
 
 def digest_of(tree: Tree, path: str, most: int) -> str | None:
     """Return the SHA-256 of a regular file of at most `most` bytes, read in parts; `None` where that cannot be had."""
+    import hashlib  # late: only `facts` asks
+
     size, digest = size_of(tree, path), hashlib.sha256()
     if size is None or size > most:
         return None
