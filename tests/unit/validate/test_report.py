@@ -97,15 +97,6 @@ def test_a_broken_gate_comes_first_and_explains_the_numbers(capsys: Output) -> N
     assert second == "  2. the numbers are lower too: fix transport first, then measure again"
 
 
-def test_a_slow_node_is_named_with_its_line_to_drain(capsys: Output) -> None:
-    out = text(Maintenance(slow_node="nid005017"), capsys, code=5)
-    assert out.startswith(f"BAD-NODES: {SLOW_NODE}; the system is fine\n")
-    again = "measure once more among other nodes; if it is as slow again, drain it with the command below"
-    assert f"\n  1. {SLOW_NODE}: {again}\n" in out
-    assert re.search(r"\n  nid005017  nodes/gemm_tflops/1g  1[45]\.\d %  ", out)
-    assert "\n  scontrol update nodename=nid005017 state=drain reason=" in out
-
-
 def test_files_of_samples_do_and_what_is_missing_is_left_out(capsys: Output) -> None:
     write_runs(Path("runs"), Maintenance())
     for name in ("facts.json", "run.json"):

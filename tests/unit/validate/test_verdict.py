@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import random
 import re
@@ -238,25 +237,6 @@ def test_the_worst_metric_decides() -> None:
 
 
 # ---------------------------------------------------------------- the command
-
-
-@pytest.mark.parametrize(
-    ("new", "code", "word"),
-    [
-        (scaled(1.0, 5), 0, "PASS"),
-        ([93.0, 93.5, 94.0, 101.0, 102.0, 93.0, 93.2, 92.0, 103.0, 104.0], 0, "WARN"),
-        (scaled(0.88, 10), 1, "FAIL"),
-        (scaled(0.88, 5), 4, "INCONCLUSIVE"),
-    ],
-)
-def test_the_command_says_and_returns_the_verdict(new: list[float], code: int, word: str, capsys: Output) -> None:
-    write("before", series(STEADY))
-    write("after", after(new))
-    assert main(["verdict", "--before", "before", "--after", "after"]) == code
-    assert capsys.readouterr().out.startswith(word + ": ")
-    assert main(["verdict", "--before", "before", "--after", "after", "--json"]) == code
-    found = json.loads(capsys.readouterr().out)
-    assert (found["exit_code"], found["metrics"][0]["metric"]) == (code, "m")
 
 
 def test_the_order_of_lines_and_files_changes_no_byte(capsys: Output) -> None:
