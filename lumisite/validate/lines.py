@@ -147,10 +147,7 @@ def parse_line(line: bytes) -> Sample | Gate:
     needed = _NEEDED[kind]
     if missing := [key for key in needed if key not in raw]:
         found = ", ".join(map(printable, raw)) or "none"
-        text, todo = (
-            f"{', '.join(missing)} missing (found {found})",
-            "add the keys, or remove the line if it is damaged",
-        )
+        text, todo = f"{', '.join(missing)} missing (found {found})", "add them, or remove the line if it is damaged"
         raise LineError(Finding("key-missing", Severity.FAULT, text, todo))
     given = [key for key in kind.__match_args__ if key in needed or raw.get(key) not in _NOTHING]
     parsed = kind(**{key: _READERS[key](key, raw[key]) for key in given})

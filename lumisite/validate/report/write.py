@@ -7,7 +7,7 @@ nothing, and its tables have the numbers of its plots.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
 from typing import get_args
@@ -21,18 +21,12 @@ from lumisite.validate.verdict.system import as_json as verdict_json
 
 
 def _text(report: RunReport) -> str:
-    return _joined(
-        [
-            [report.headline, "; ".join(report.summary)],
-            _to_do(report.advice, report.verdict.drain),
-            *map(_table_lines, report_tables(report)),
-            [f"note: {note}" for note in report.verdict.notes],
-        ]
-    )
-
-
-def _joined(parts: Iterable[Sequence[str]]) -> str:
-    """Return parts of lines, with an empty line between them."""
+    parts: list[Sequence[str]] = [
+        [report.headline, "; ".join(report.summary)],
+        _to_do(report.advice, report.verdict.drain),
+        *map(_table_lines, report_tables(report)),
+        [f"note: {note}" for note in report.verdict.notes],
+    ]
     return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
 
 

@@ -15,7 +15,7 @@ rank test gives less than `alpha`; or if it is more than a fifth, where noise is
 spent on this second look: jobs after these ten change nothing.
 
 **Noise.** In more than 5 % of noise a median moves by chance, so that no drop seen is no proof: to pass, the jobs have
-to exclude that speed was halved (`stats.judge_noisy`).
+to exclude that speed was halved (`_judge_noisy`).
 
 **Nodes.** What changed for the system changed for all of it. Jobs on nodes that are known to be bad are left out where
 enough others are there. A drop on some node sets, while the others are as fast as before, is a node to be found.

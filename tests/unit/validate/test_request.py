@@ -30,6 +30,12 @@ def test_run_json_holds_all_of_it() -> None:
     assert request.nodes == ("n1", "n2", "n3")
 
 
+def test_options_of_sbatch_reach_it(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--account", "a", "--reservation", "r", "--sbatch=--qos=x"]
+    assert main(["validate", "--site", "lumi", "--dry-run", "--json", *words]) == 0
+    assert json.loads(capsys.readouterr().out)["sbatch"][-3:] == ["--account=a", "--reservation=r", "--qos=x"]
+
+
 @pytest.mark.parametrize("text", ["NCCL_ALGO", "=Ring", "1A=2", "A B=1", "A=1\n"])
 def test_what_sets_no_variable_is_one_line(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", "--site", "twin", "--dry-run", "--env", text]) == 2
