@@ -43,9 +43,9 @@ def describe_site(nodes: Sequence[Facts], date: str) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701  # not HTML: every value goes through `yaml` or `comment`
+        autoescape=False,  # noqa: S701  # not HTML: every value goes through `yaml`
     )
-    environment.filters.update(yaml=_yaml_text, comment=printable)
+    environment.filters.update(yaml=_yaml_text)
     return environment.from_string(read_file(_TEMPLATE, _LARGEST_BYTES).decode()).render(
         date=date,
         hosts=", ".join(map(_host, nodes)),

@@ -59,11 +59,11 @@ def _known(tree: Tree) -> list[str]:
     return [*(folder for vendor in all_vendors() for folder in vendor.module_folders), *_ROOTS, *listed]
 
 
-def read_module_paths(tree: Tree, site: Site) -> Texts:
+def read_module_paths(tree: Tree, _: Site) -> Texts:
     """Return the folders of modules that exist, those of login files too, and the modules that these load."""
     texts = (small_text(tree, path) or "" for path in glob(tree, "/etc/profile.d/*.sh"))
     used = [folder for text in texts for line in _USED.findall(text) for folder in _FOLDER.findall(line)]
-    folders = sorted({folder.rstrip("/") for folder in (*_known(tree), *used) if not is_under(folder, site.root)})
+    folders = sorted({folder.rstrip("/") for folder in (*_known(tree), *used)})
     entries = {folder: resolve(tree, folder).entry for folder in folders}
     found = {
         folder: ["folder of MODULEPATH"] for folder, entry in entries.items() if entry and entry.kind == "directory"
