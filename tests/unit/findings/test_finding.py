@@ -26,7 +26,7 @@ def test_a_place_has_what_is_known_of_it() -> None:
 
 
 def test_a_code_stands_in_the_list_of_codes_once_and_is_used() -> None:
-    calls = re.compile(r'\b(?:Finding|of_node)\(\s*"([a-z0-9-]+)"')
+    calls = re.compile(r'\b(?:\w*Finding|_of_path)\(\s*"([a-z0-9-]+)"')
     used = {code for path in (TOP / "lumisite").rglob("*.py") for code in calls.findall(path.read_text())}
     assert used == set(CODES)
     assert all(meaning and "\n" not in meaning for meaning in CODES.values())

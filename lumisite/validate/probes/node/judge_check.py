@@ -89,10 +89,7 @@ def _finding(fault: Record, severity: Severity) -> Finding:
 
 
 def _is_same(fault: Record, subject: str, release: str) -> bool:
-    """Return whether a fault is that of a subject: the same, below or above it, or of a library that needs another.
-
-    A library that is found nowhere has no path.
-    """
+    """Return whether a fault is that of a subject: the same, below or above it, or needed by one of these."""
     path, needed_by = text(fault, "path"), text(fault, "expected")
     # The check names files of a release by the release's own folder.
     folder = f"{release.removesuffix(CURRENT)}{RELEASES}/"
@@ -100,7 +97,5 @@ def _is_same(fault: Record, subject: str, release: str) -> bool:
         path = f"{release}/{path.removeprefix(folder).partition('/')[2]}".rstrip("/")
     if not subject.startswith("/"):
         return path == subject
-    if text(fault, "code") == "host-library" and not path.startswith("/"):
-        return True
     places = [place for place in (path, needed_by) if place.startswith("/")]
     return any(is_under(place, subject) or is_under(subject, place) for place in places)
