@@ -11,12 +11,14 @@ import pytest
 from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.run.folder import SAMPLES, lines_of
 from tests.support.sites import site_text
+from tests.twin import faults
 from tests.twin.cluster import Cluster, ClusterPlan
 from tests.twin.fence import SCRIPTS
 from tests.twin.fixtures import require_twin
 from tests.twin.login_node import LUMISITE, ready_cluster
 from tests.twin.process import Result
 from tests.twin.test_planted_faults import NCCL, set_by_site
+from tests.twin.test_validate import at_work, end_step, ended, gates
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 
@@ -87,10 +89,14 @@ def validate(cluster: Cluster, name: str, words: str) -> tuple[Result, dict[str,
     return done, {line.gate: line for line in lines if isinstance(line, Gate)}
 
 
-def processes(cluster: Cluster) -> dict[str, str]:
-    """Give what the user still has on each node."""
+def nothing_is_left(cluster: Cluster) -> None:
+    """Wait until the user has no process on any node."""
     own = "ps -u $(id -u) -o args= | grep -v -e '^ps ' -e '^grep ' -e '^bash ' -e '^timeout ' || true"
-    return {node: cluster.run(own, node=node).check().stdout for node in cluster.nodes}
+
+    def free() -> bool:
+        return not any(cluster.run(own, node=node).check().stdout for node in cluster.nodes)
+
+    faults.wait_until(free, "the nodes are free")
 
 
 def test_groups_that_come_up_pass_with_their_times(site: Cluster) -> None:
@@ -129,7 +135,7 @@ def test_what_goes_wrong_in_the_second_group_is_named_and_the_run_goes_on(
     collectives = "inconclusive" if plan == "hang all" else "pass"
     verdicts = {"node": "pass", "collectives": collectives, "job": "pass"}
     assert {name: gate.verdict for name, gate in gates.items()} == verdicts
-    assert processes(site) == dict.fromkeys(site.nodes, "")
+    nothing_is_left(site)
 
 
 @pytest.mark.parametrize(
@@ -145,14 +151,27 @@ def test_the_setting_that_hangs_is_named_with_the_value_met_in_the_container(
 ) -> None:
     """The module of the twin sets PHB."""
     name = f"settings-{len(settings)}"
-    with planted(site, "rccl", f"export {settings}", hangs=""):
-        done, gates = validate(site, name, "--site /scratch/nccl.yaml --probe communicators")
-    assert done.code == bool(variable), done.stdout + done.stderr
-    found = gates["communicators"]
+    words = "--site /scratch/nccl.yaml --probe communicators --limit 600"
+    at = site.shared / f"scratch/{name}/jobs"
+    place = f'"group": {group}, "part": "running"'
+
+    def hang() -> bool:
+        return [place in path.read_text() for path in at.glob("*/communicators-2n/records/?.at")] == [True, True]
+
+    with (
+        planted(site, "rccl", f"export {settings}", hangs=""),
+        at_work(site, name, words, "communicators-2n …") as process,
+    ):
+        if variable:
+            faults.wait_until(hang, "both ranks hang")
+            end_step(site, f"{name}/jobs/*/communicators-2n")
+        code, out, err = ended(process)
+    assert code == bool(variable), out + err
+    (found,) = gates(site, name, "communicators")
     if variable:
         assert found.code == "step-hung"
-        assert f"{BOTH}no progress for 15 s: hung while running group {group} of 8; " in found.text
+        assert f"{BOTH}no progress for 600 s: hung while running group {group} of 8; " in found.text
         assert variable in found.text
     else:
         assert found.verdict == "pass"
-    assert processes(site) == dict.fromkeys(site.nodes, "")
+    nothing_is_left(site)
