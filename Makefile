@@ -47,7 +47,7 @@ test: lint  ## what lumisite does, on real Slurm, Lmod and Apptainer where the m
 	$(IN_MEMORY) $(BIN)/pytest tests/unit tests/golden --numprocesses auto --no-skips-as-root $(PYTEST_FLAGS)
 	$(BIN)/pytest tests/twin tests/browser -m "not measures" --numprocesses 4 --dist loadfile --no-loadscope-reorder --no-skips-as-root $(PYTEST_FLAGS)
 
-measure: $(VENV)/.dev  ## what validate and the twin measure: minutes of real jobs, two at a time
+measure: $(VENV)/.dev  ## what the twin measures, and what takes long there: minutes of real jobs, two at a time
 	.ci/packages
 	$(BIN)/pytest tests/twin -m measures --numprocesses 2 --dist loadfile --no-loadscope-reorder --no-skips-as-root $(PYTEST_FLAGS)
 

@@ -15,7 +15,7 @@ from tests.twin.login_node import LUMISITE, install_lumisite
 from tests.twin.test_planted_faults import set_by_user
 from tests.twin.test_validate import at_work, ended, lines, validate
 
-pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
+pytestmark = [pytest.mark.measures, pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 
 #: The site's Prolog, which takes longer than Slurm allows while a file says so.
 PROLOG = """#!/bin/sh

@@ -14,7 +14,7 @@ from tests.twin.fixtures import require_twin
 from tests.twin.login_node import ready_cluster
 from tests.twin.reframe import REFRAME, install_reframe
 
-pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
+pytestmark = [pytest.mark.measures, pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 
 EXAMPLE = Path(__file__).parents[2] / "docs/examples/lumisite_reframe.py"
 
