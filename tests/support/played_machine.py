@@ -212,7 +212,6 @@ class PlayedMachine:
         times = [round(0.1 + self.chance.random() / 1000, 9) for _ in range(45)]
         model: dict[str, object] = {
             "batch": 8,
-            "first_step_s": 1.0,
             "total_s": sum(times),
             "step_s": times,
             "alone_s": times,

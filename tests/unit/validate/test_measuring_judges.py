@@ -58,7 +58,7 @@ def values(lines: Sequence[Line]) -> dict[str, float]:
 def model(own: float = 1.0, exchanged: float = 1.5, digest: str = "d", slow: float = 1.0) -> dict[str, object]:
     times = [0.1 * slow, 0.1 * slow, 0.2 * slow, 0.1 * slow]
     gradient = {"own": own, "exchanged": exchanged, "digest": digest}
-    numbers = {"batch": 8, "first_step_s": 1.0, "total_s": sum(times)}
+    numbers = {"batch": 8, "total_s": sum(times)}
     return {**numbers, "step_s": times, "alone_s": [0.06] * 4, "gradient": gradient}
 
 

@@ -1,11 +1,8 @@
 from __future__ import annotations
 
-import gzip
 import json
 import random
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -141,14 +138,6 @@ def test_a_process_with_several_gpus_has_several_ranks() -> None:
     result = judged("\n".join(lines).encode())
     assert result.verdict == "pass", result.reasons
     assert [process.process for process in result.processes] == ["nid005000:7000", "nid005001:7001"]
-
-
-def test_gzip_from_standard_input() -> None:
-    log = Run().text()
-    command = [sys.executable, "-m", "lumisite", "transport", "-", "--json"]
-    run = subprocess.run(command, input=gzip.compress(log), capture_output=True, check=False)
-    assert run.returncode == 0, run.stderr
-    assert json.loads(run.stdout)["verdict"] == "pass"
 
 
 @pytest.mark.parametrize("arguments", [["--nics", "0"], ["--nics", "four"], ["--site", "nowhere"], []])

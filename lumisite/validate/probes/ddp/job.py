@@ -1,7 +1,6 @@
 """Train with DistributedDataParallel on synthetic data: a model bound by communication, and one bound by compute.
 
-The one bound by compute is convolutions: libraries of GPUs may search for the fastest ones at first, so the first step
-is kept apart.
+The one bound by compute is convolutions: libraries of GPUs may search for the fastest ones in the first step.
 """
 
 from __future__ import annotations
@@ -39,7 +38,8 @@ def train(rank: Rank, kind: str, layers: int, width: int, batch: int) -> dict[st
     rank.torch.manual_seed(1 + rank.rank)
     step = Stepper(rank, model, rank.torch.randn(batch, *shape, device=rank.device))
 
-    warm_up = [step.synced() for _ in range(1 + rank.number("warm-up"))]
+    for _ in range(1 + rank.number("warm-up")):
+        step.synced()
     rank.dist.barrier()
     began = time.perf_counter()
     steps = [step.synced() for _ in range(rank.number("steps"))]
@@ -48,8 +48,6 @@ def train(rank: Rank, kind: str, layers: int, width: int, batch: int) -> dict[st
     alone = [step.alone() for _ in steps]
     return {
         "batch": batch,
-        "first_step_s": warm_up[0],
-        "warm_up_s": warm_up,
         "total_s": total_s,
         "step_s": steps,
         "alone_s": alone,

@@ -138,11 +138,9 @@ def directory(path: "str | None", mounted: "list[dict[str, str]]") -> "dict[str,
     }
     try:
         status = Path(path).stat()
-    except (OSError, ValueError) as error:
-        found.update(exists=False, error=str(error))
+    except (OSError, ValueError):
         return found
     found.update(
-        exists=True,
         directory=stat.S_ISDIR(status.st_mode),
         owner=status.st_uid,
         mode=f"{stat.S_IMODE(status.st_mode):o}",
