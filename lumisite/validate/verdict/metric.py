@@ -288,7 +288,7 @@ def _judge_noisy(jobs: _Jobs, verdict: MetricVerdict, noise: float) -> MetricVer
     outlook = f"the next look is after {counted(more, 'more job')}" if more else f"{done} jobs are the last look"
     advice = MORE_JOBS if more else "take a longer baseline before the next change (`lumisite validate --baseline`)"
     open_still = Finding("metric-few-jobs", Severity.DOUBT, f"{noisy} by half; {outlook}", advice)
-    return replace(verdict, verdict="inconclusive", findings=(open_still,), more_jobs=more or jobs.missing)
+    return replace(verdict, verdict="inconclusive", findings=(open_still,), more_jobs=more)
 
 
 def _too_few(before: int, after: int) -> Finding:

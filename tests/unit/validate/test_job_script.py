@@ -323,3 +323,5 @@ def test_a_partition_is_asked_for_as_the_site_wants_it() -> None:
     site = replace(LUMI, partitions={**LUMI.partitions, "standard-g": partition})
     plain, words = (request(job_script(one, a_request(), a_plan("lumi"))) for one in (LUMI, site))
     assert sorted(word for word in words if word not in plain) == ["--constraint=gpu", "--qos=regular"]
+    shared = replace(site, partitions={"standard-g": replace(partition, whole_nodes=False)})
+    assert "--exclusive" in request(job_script(shared, a_request(), a_plan("lumi")))

@@ -10,10 +10,8 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.cli.validate import no_capture
-from lumisite.errors import ResolveError, ToolError
+from lumisite.errors import ResolveError
 from lumisite.findings.finding import Place
-from lumisite.site.scalars import RootPath
-from lumisite.validate.run.new_request import require_deployed
 from lumisite.validate.run.plan import plans_of, require_unchanged
 from lumisite.validate.run.request import parse_request, request_json
 from tests.support.played_slurm import new_run
@@ -75,13 +73,14 @@ def test_a_run_does_not_go_on_where_what_it_measures_has_changed() -> None:
         assert words in str(refused.value)
 
 
-def test_no_job_is_submitted_where_nothing_is_deployed(tmp_path: Path) -> None:
-    site = replace(LOADED.site, root=RootPath(str(tmp_path)))
-    with pytest.raises(ToolError, match=f"{tmp_path}: nothing is deployed here"):
-        require_deployed(site)
-    (tmp_path / "releases/a/modules").mkdir(parents=True)
-    (tmp_path / "current").symlink_to("releases/a")
-    require_deployed(site)
+def test_no_job_is_submitted_where_nothing_is_deployed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("lumisite.validate.run.new_request.require_shared", lambda *_: None)
+    root = LOADED.site.root
+    Path("site.yaml").write_text(site_text((f"root: {root}\n", f"root: {tmp_path}\n")))
+    assert main(["validate", "--site", "site.yaml", "--out", str(tmp_path / "run")]) == 3
+    assert f"{tmp_path}: nothing is deployed here" in capsys.readouterr().err
 
 
 def test_why_no_node_could_be_captured_is_said_with_what_does_it_by_hand(tmp_path: Path) -> None:

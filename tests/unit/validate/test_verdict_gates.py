@@ -182,7 +182,7 @@ def test_half_of_the_nodes_bad_by_one_cause_is_the_system_and_by_two_is_not() ->
 def test_one_bad_node_of_four_is_exit_5_with_its_cause_first(baseline: bool, capsys: Output) -> None:
     low = [
         line_json(Sample("ddp/samples_per_s/comm/4n", 30.0, "higher", "r1", FOUR, 1e6)),
-        line_json(Sample("collectives/gone/4n", 30.0, "higher", "r0", FOUR, 1e6)),
+        line_json(Sample("collectives/all_reduce_busbw/128MiB/4n", 30.0, "higher", "r0", FOUR, 1e6)),
     ]
     lines = [*node("n3"), gate("fail", *FOUR, name="ddp", run="r1", cause="rank 2 hung"), gate("pass", *FOUR, run="r1")]
     Path("after").write_text("\n".join([low[0], *map(line_json, lines)]))
