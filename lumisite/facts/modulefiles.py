@@ -61,25 +61,26 @@ def _known(tree: Tree) -> list[str]:
 
 def read_module_paths(tree: Tree, _: Site) -> Texts:
     """Return the folders of modules that exist, those of login files too, and the modules that these load."""
-    texts = (small_text(tree, path) or "" for path in glob(tree, "/etc/profile.d/*.sh"))
-    used = [folder for text in texts for line in _USED.findall(text) for folder in _FOLDER.findall(line)]
+    used = [folder for text in _login_texts(tree) for line in _USED.findall(text) for folder in _FOLDER.findall(line)]
     folders = sorted({folder.rstrip("/") for folder in (*_known(tree), *used)})
     entries = {folder: resolve(tree, folder).entry for folder in folders}
-    found = {
-        folder: ["folder of MODULEPATH"] for folder, entry in entries.items() if entry and entry.kind == "directory"
-    }
-    return {**found, **_at_login(tree)}
+    there = [folder for folder, entry in entries.items() if entry and entry.kind == "directory"]
+    return {**{folder: ["folder of MODULEPATH"] for folder in there}, **_at_login(tree)}
 
 
 def _at_login(tree: Tree) -> Texts:
     """Return the modules that login files load, by the variable or the command that does it."""
     found: dict[str, dict[str, None]] = {}
-    patterns = (*_LOGIN_FILES, *(pattern for vendor in all_vendors() for pattern in vendor.login_files))
-    for path in (path for pattern in patterns for path in glob(tree, pattern)):
-        for name, value, loaded in _DEFAULTS.findall(small_text(tree, path) or ""):
-            words = re.split(r"[\s:;\"']+", (loaded or value).strip().strip("\"'"))
-            found.setdefault(name or "module load", {}).update(dict.fromkeys(filter(_MODULE.fullmatch, words)))
+    for name, value, loaded in (loads for text in _login_texts(tree) for loads in _DEFAULTS.findall(text)):
+        words = re.split(r"[\s:;\"']+", (loaded or value).strip().strip("\"'"))
+        found.setdefault(name or "module load", {}).update(dict.fromkeys(filter(_MODULE.fullmatch, words)))
     return {name: list(modules) for name, modules in found.items()}
+
+
+def _login_texts(tree: Tree) -> list[str]:
+    """Return the files that login shells read, those of vendors too."""
+    patterns = (*_LOGIN_FILES, *(pattern for vendor in all_vendors() for pattern in vendor.login_files))
+    return [small_text(tree, path) or "" for pattern in patterns for path in glob(tree, pattern)]
 
 
 def read_module_defaults(tree: Tree, site: Site) -> Texts:
