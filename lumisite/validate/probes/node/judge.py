@@ -154,8 +154,8 @@ def _judge(setup: NodeSetup, steps: Sequence[Ended], expected: Expected) -> list
         message = f"{', '.join(setup.interfaces)}, {len(setup.paths)} paths and the clock are as they should be"
         message += "; their files are alike" if len(files) > 1 else ""
         message += "; TCP between nodes works" if len(exchanged) > 1 else ""
-        asked = any(ended.step.srun.name == CHECKED for ended in steps)
-        lacking = unchecked(checks, good) if asked else ""
+        checked = any(ended.step.srun.name == CHECKED for ended in steps)
+        lacking = unchecked(checks, good) if checked else ""
         message += f"; {lacking}" if lacking else ""
         lines.append(expected.gate(Finding("checks-passed", Severity.INFO, message, nodes=good)))
     return lines

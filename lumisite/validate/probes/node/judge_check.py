@@ -6,6 +6,7 @@ check did not run, no fault is concluded.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from lumisite.findings.finding import Finding, Severity, place_severity
@@ -34,23 +35,20 @@ def checked_nodes(checks: Mapping[str, Record], known: Sequence[Located], releas
 
     `checks` are records by node, `release` is the link to the release in force.
     """
-    told: dict[str, list[str]] = {}
+    reported: dict[str, list[str]] = {}
     for entry in known:
         subject = entry.finding.subject
         # Several interfaces, or `mount options of /tmp`.
         paths = [word for word in subject.split() if word.startswith("/")]
-        told.setdefault(entry.node, []).extend([*subject.split(", "), *paths])
+        reported.setdefault(entry.node, []).extend([*subject.split(", "), *paths])
     answered = {name: list(_faults(check)) for name, check in checks.items() if not _why_not(check)}
-    having: dict[tuple[str, str], list[str]] = {}
+    counts = Counter(_key(fault) for faults in answered.values() for fault in faults)
     for name, faults in answered.items():
         for fault in faults:
-            having.setdefault(_key(fault), []).append(name)
-    for name, faults in answered.items():
-        for fault in faults:
-            severity = place_severity(len(having[_key(fault)]), len(answered))
+            severity = place_severity(counts[_key(fault)], len(answered))
             if severity is Severity.FAULT and text(fault, "code") == _CHOICE:
                 continue
-            if not any(_is_same(fault, subject, release) for subject in told.get(name, ())):
+            if not any(_is_same(fault, subject, release) for subject in reported.get(name, ())):
                 yield Located(_finding(fault, severity), name)
 
 

@@ -31,12 +31,12 @@ def judge_paths(
     """Yield what is wrong with paths of nodes; `mounts` are findings about what is mounted there, by path and node."""
     bad: dict[str, list[str]] = {name: [] for name in records}
     for name, record in records.items():
-        told: list[Finding] = []
+        reported: list[Finding] = []
         for path, need in needed.items():
             found = _of_path(record, path, need) or mounts.get(path, {}).get(name)
             # One mount may be missing that several paths lead to.
-            if found and found not in told and not _is_below(path, bad[name]):
-                told.append(found)
+            if found and found not in reported and not _is_below(path, bad[name]):
+                reported.append(found)
                 bad[name].append(path)
                 yield Located(replace(found, message=f"{found.message} ({need.why})"), name)
     yield from _of_files(records, needed, bad)

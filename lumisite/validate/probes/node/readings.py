@@ -174,11 +174,11 @@ def compare(
     records: Mapping[str, Record], table: Iterable[NodeReading], known: Iterable[Located] = ()
 ) -> Iterator[Located]:
     """Yield what of which nodes differs from the others, but for subjects that are `known` to be wrong on a node."""
-    told = {(entry.node, entry.finding.subject) for entry in known}
+    reported = {(entry.node, entry.finding.subject) for entry in known}
     wrong: dict[tuple[str, str], list[tuple[NodeReading, str, str]]] = {}
     for row in table:
         for node, have, others in _differing(records, row):
-            if (node, row.subject) not in told:
+            if (node, row.subject) not in reported:
                 wrong.setdefault((node, row.group or row.subject), []).append((row, have, others))
     for (node, _), found in wrong.items():
         row, have, others = found[0]
