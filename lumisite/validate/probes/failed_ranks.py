@@ -122,7 +122,7 @@ def _hung(ended: Ended, expected: Expected, variables: Sequence[str]) -> Gate | 
     if never:
         message, advice = f"no record is left after {limit_s:g} s{waiting}", ended.read_stderr
     else:
-        place = next(stuck[0][key] for key in ("hung_at", "error_at", "phase") if key in stuck[0])
+        place = next(filter(None, map(stuck[0].get, ("hung_at", "error_at", "phase"))), "starting")
         doing = f"{'fell silent' if silent else 'hung'} while {place}"
         message, advice = f"no progress for {limit_s:g} s: {doing}{waiting}", "look at the node of that rank"
     if not never and not silent and variables and "settings" in stuck[0]:
