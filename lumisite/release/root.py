@@ -18,7 +18,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -70,16 +69,14 @@ class Root:
         """Return the last step that deployed a release, if any did."""
         return next((s for s in reversed(self.steps) if s.action == "deploy" and s.release == release), None)
 
-    @cached_property
+    @property
     def before(self) -> str:
         """The release that rollback goes to, which may be gone; empty where there is none.
 
-        It is what was current when the current one was deployed: what was rolled back is not come back to. From a
-        release that the history does not know it is the last one that the history has.
+        It is what was current when the current one was deployed: what was rolled back is not come back to.
         """
         step = self.deployed(self.current)
-        last = self.steps[-1].release if self.steps and self.current else ""
-        return step.before if step else last
+        return step.before if step else ""
 
 
 def read_root(path: Path, admin: int | None = None) -> Root:
