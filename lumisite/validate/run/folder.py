@@ -236,24 +236,27 @@ def append(path: Path, data: bytes) -> None:
 
 def lines_of(path: Path) -> list[Line]:
     """Read the lines of a run but a torn last one. Raises `ToolError` for one that cannot be read."""
-    found: list[Line] = []
-    for number, line in enumerate(read_file(path, LARGEST_BYTES).split(b"\n")[:-1], start=1):
-        try:
-            found.append(parse_line(line))
-        except LineError as error:
-            raise ToolError(replace(error.finding, place=Place(str(path), number))) from None
-    return found
+    return _parsed(path, read_file(path, LARGEST_BYTES).split(b"\n")[:-1])
 
 
 def _cut_lines(path: Path) -> dict[str, Line]:
     """Cut off a torn last line, and return the others by their text; none where there is no file."""
     if not path.exists():
         return {}
-    found, data = lines_of(path), read_file(path, LARGEST_BYTES)
-    whole = data[: data.rfind(b"\n") + 1]
-    if len(whole) < len(data):
-        os.truncate(path, len(whole))
-    return dict(zip(whole.decode().split("\n")[:-1], found, strict=True))
+    *lines, torn = read_file(path, LARGEST_BYTES).split(b"\n")
+    if torn:
+        os.truncate(path, sum(len(line) + 1 for line in lines))
+    return dict(zip(map(bytes.decode, lines), _parsed(path, lines), strict=True))
+
+
+def _parsed(path: Path, lines: Sequence[bytes]) -> list[Line]:
+    found: list[Line] = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            found.append(parse_line(line))
+        except LineError as error:
+            raise ToolError(replace(error.finding, place=Place(str(path), number))) from None
+    return found
 
 
 def read_records(folder: Path) -> list[Record]:
