@@ -135,9 +135,7 @@ def print_run(run: Run, request: RunRequest, loaded: LoadedSite, before: Side | 
     if report.next_command:
         folders = f"{request.folder} {request.folder}-next"
         sides = "".join(f" --before {name}" for name in request.before)
-        print_note("to go on, run:")
-        print_note(f"  {report.next_command}")
-        print_note(f"`lumisite report {folders}{sides}` judges both runs together")
+        print_note(f"after `{report.next_command}`, `lumisite report {folders}{sides}` judges both runs together")
     if not side.recorded.series and any(gate.code == "sbatch-refused" for gate in side.recorded.gates):
         return 3
     return report.verdict.exit_code
