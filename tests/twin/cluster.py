@@ -323,7 +323,12 @@ def _keep_mounted(cluster: Cluster, name: str, path: Path) -> None:
     place = cluster.directory / "mounted" / name
     place.mkdir(parents=True)
     options = f"ro,loop,offset={root.start},sizelimit={root.size}"
-    run_or_refuse(fence.enter(_first(cluster), ["mount", "-t", "squashfs", "-o", options, str(path), str(place)]))
+    mount = fence.enter(_first(cluster), ["mount", "-t", "squashfs", "-o", options, str(path), str(place)])
+    # A device of another cluster or container has its offset and size a moment after the file; mount(8) refuses then.
+    deadline = time.monotonic() + 60
+    while "overlapping loop device" in (result := run_tool(mount)).stderr and time.monotonic() < deadline:
+        time.sleep(0.1)
+    result.check()
 
 
 def _etc(cluster: Cluster, plan: ClusterPlan) -> dict[str, bytes]:
