@@ -106,10 +106,9 @@ class ImageFile:
 
 @dataclass(frozen=True)
 class Program:
-    """A program: its real file, that file's size and digest, and its package with version, where a file states it."""
+    """A program: its real file with its digest, and its package with version, where a file states it."""
 
     real: str | None = None
-    size_bytes: int | None = None
     package: str | None = None
     sha256: str | None = None
 

@@ -20,7 +20,7 @@ from lumisite.facts.releases import package_version
 from lumisite.findings.finding import Severity
 from lumisite.machine.host import mount_of, mounts_of
 from lumisite.machine.ldcache import glob
-from lumisite.machine.tree import Tree, digest_of, is_under, resolve, size_of, small_text
+from lumisite.machine.tree import Tree, digest_of, is_under, resolve, small_text
 from lumisite.render.runtimes import RUNTIMES
 from lumisite.site.model import Site
 
@@ -61,7 +61,7 @@ def read_program(tree: Tree, site: Site) -> Program:
     packages = ((name, package_version(tree, name)) for name in _PACKAGES)
     package = next((f"{name} {version}" for name, version in packages if version), None)
     digest = digest_of(tree, program.path, LARGEST_FILE_BYTES)
-    return Program(program.path, size_of(tree, program.path), package, digest)
+    return Program(program.path, package, digest)
 
 
 def program_of(facts: Facts) -> Mapping[str, Words]:
