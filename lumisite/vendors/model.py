@@ -95,8 +95,7 @@ class GpuVendor:
     `drivers` are kernel modules; `stated` says where else the version of a driver is stated. `control` is the device
     that is there where GPUs can be used, `devices` are patterns of all of them. `flag` is the option of
     container runtimes, without dashes. `visible` are the variables that say which GPUs a process sees, what counts more
-    first.
-    `tool` is the program that lists GPUs, `torch` what PyTorch calls such a device.
+    first. `torch` is what PyTorch calls such a device.
     `bus_ids` are the run-time library that can tell PCI addresses, and its functions that count GPUs and tell the
     address of one; `prefixes` are how variables of its libraries begin. `misspelt` are names of variables that people
     write, with the right ones, `overrides` those that make programs take its GPUs for others. `image_words` are regular
@@ -113,7 +112,6 @@ class GpuVendor:
     devices: tuple[str, ...]
     flag: str = ""
     visible: tuple[str, ...]
-    tool: str
     torch: str
     collectives: Collectives
     bus_ids: tuple[str, ...] = ()

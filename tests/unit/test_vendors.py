@@ -52,7 +52,7 @@ def words() -> frozenset[str]:
     for _, software in all_software():
         found |= {software.name, software.title}
     for gpu in all_gpus():
-        found |= {gpu.collectives.title, gpu.collectives.name, gpu.tool, *gpu.drivers, *gpu.visible}
+        found |= {gpu.collectives.title, gpu.collectives.name, *gpu.drivers, *gpu.visible}
         found |= {name for cache in gpu.caches for name in (cache.variable,)}
     for fabric in all_fabrics():
         found |= {fabric.title, *fabric.carriers[:1]} if fabric.folder != "/sys/class/infiniband" else set()
