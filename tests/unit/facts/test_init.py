@@ -114,7 +114,7 @@ def test_gpus_without_a_place_and_releases_that_were_not_read_are_named() -> Non
     gpu = replace(CPU_NODE, gpus=(Device("0000:c1:00.0", 7),), drivers={"nvidia": Driver("570.86.15")})
     text = describe_site([gpu], DATE)
     assert "# not read: where the 1 GPUs are" in text
-    assert "# not read: releases of ROCm or CUDA that images alone have" in text
+    assert "# not read: releases of the GPU software that images alone have" in text
     stack = describe_site([replace(gpu, stacks={"cuda": Releases(("12.4", "12.8", "12-x"))})], DATE)
     assert "# guessed: the newest, as no link names a default" in stack
     assert str(filled(stack).platforms["2026-01"].defaults["cuda"]) == "12.8"
