@@ -10,7 +10,7 @@ __all__ = ["twin"]
 #: as soon as two tests are left of one.
 LONGEST = (
     *("maintenance", "ddp", "rehearse", "lost_and_changed", "lumi_g", "one_bad_node", "validate", "communicators"),
-    *("planted_faults", "helper_steps", "users_jobs", "machine", "policy"),
+    *("planted_faults", "helper_steps", "users_jobs", "install", "machine", "policy", "check_host"),
     *("lmod_modules", "lmod_environment"),
 )
 

@@ -14,7 +14,7 @@ from lumisite.facts.report import ChangeReport, make_report
 from lumisite.machine.host import DiskTree
 from lumisite.site.load import load_site
 from tests.support.dict_trees import write_tree
-from tests.support.nodes import AFTER, BEFORE, LATEST, NodeFiles, Versions, lumi_node
+from tests.support.nodes import AFTER, BEFORE, LATEST, Versions, lumi_node
 from tests.twin import faults
 from tests.twin.cluster import EXCHANGE, Cluster
 from tests.twin.fixtures import require_twin
@@ -44,14 +44,6 @@ def node(top: Path, platform: str, versions: Versions) -> Path:
 
 def facts_of(top: Path) -> Facts:
     return capture(DiskTree(str(top)), LUMI).facts
-
-
-def replace_files(top: Path, planted: NodeFiles) -> None:
-    for path in planted:
-        place = top / path.lstrip("/")
-        if place.is_symlink() or place.exists():
-            place.unlink()
-    write_tree(top, planted)
 
 
 def found(report: ChangeReport) -> list[tuple[str, str]]:
