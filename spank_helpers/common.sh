@@ -126,12 +126,15 @@ ls_read_policy() {
 # from a line of another form on, behind 64 lines, and without a line; blank lines and those that
 # begin with `#` are none.
 ls_read_lines() {
-	ls_mode=off ls_line=0 ls_scope='' ls_rest=''
-	# bash can end what it takes for a line after 4096 bytes; others read each to its end.
-	case ${BASH_VERSION-} in '') ls_limit='' ;; *) ls_limit='-n 4096' ;; esac
-	while eval "read -r $ls_limit ls_word ls_scope ls_name ls_rest" || [ "$ls_word" ]; do
+	ls_mode=off ls_line=0
+	# No more than this is taken for a line, where the shell's `read` has such a limit: dash's has not.
+	ls_limit='-n 4096'
+	eval "read -r $ls_limit ls_text" </dev/null 2>/dev/null
+	case $? in 1) ;; *) ls_limit='' ;; esac
+	while eval "read -r $ls_limit ls_text" || [ "$ls_text" ]; do
 		ls_line=$((ls_line + 1))
 		case $ls_line in 65) ls_mode=off && return ;; esac
+		ls_split_line
 		case "$ls_word $ls_scope $ls_name $ls_rest" in
 		' '* | '#'*) ;;
 		?*' default  ') ls_mode=$ls_word && return ;;
@@ -141,4 +144,18 @@ ls_read_lines() {
 		*) ls_mode=off && return ;;
 		esac
 	done
+}
+# Sets $ls_word, $ls_scope, $ls_name and $ls_rest to the words of $ls_text; the last to one of more.
+ls_split_line() {
+	ls_word='' ls_scope='' ls_name='' ls_rest='' ls_words=0
+	for ls_rest in $ls_text; do
+		ls_words=$((ls_words + 1))
+		case $ls_words in
+		1) ls_word=$ls_rest ;;
+		2) ls_scope=$ls_rest ;;
+		3) ls_name=$ls_rest ;;
+		*) return ;;
+		esac
+	done
+	ls_rest=''
 }

@@ -30,7 +30,7 @@ case $- in *a*) set +a && ls_options=a ;; *) ls_options='' ;; esac
 case ${BASH_VERSION-} in
 ?*)
 	for ls_word in '[' test printf read; do
-		if eval "export -f $ls_word" 2>/dev/null; then exec "$BASH" -p "$0" "$@"; fi
+		if eval "typeset -f $ls_word" >/dev/null 2>&1; then exec "$BASH" -p "$0" "$@"; fi
 	done
 	;;
 esac

@@ -56,6 +56,10 @@ def test_bash_cannot_be_told_to_stop_at_a_depth_of_calls(tmp_path: Path, more: d
     assert call.environment["FUNCNEST"] == "1"
 
 
+def test_a_version_of_bash_in_the_environment_makes_no_shell_one(wrapper: Wrapper) -> None:
+    assert wrapper.call("exec", LAIF, "x", BASH_VERSION="5.2").arguments == ["exec", LAIF, "x"]
+
+
 def test_control_characters_of_the_users_are_not_printed(wrapper: Wrapper) -> None:
     odd = {"SINGULARITYENV_PREPEND_PATH": "/y\r\x07", "FI_MR_CACHE_MONITOR": "x\x1b[2J"}
     call = wrapper.call("exec", CONDA, "x", LUMISITE_VERBOSE="all", **odd)
