@@ -103,13 +103,14 @@ choose_threads() {
 # Whether all of the node that is for tasks is this step's: by its cgroup, else by Slurm's count.
 has_whole_node() {
 	if [ "$granted_cpus" ]; then
-		take_row 1 0 && keep_granted && [ "$granted_count" = "$count" ]
+		take_row 1 0 && keep_granted && [ "$granted_count" = "$row_count" ]
 	else
 		ls_to_number "${SLURM_CPUS_ON_NODE-}" 0
 		[ "$ls_number" -ge "$whole_cpus" ]
 	fi
 }
-# With all GPUs, or none, those for so many tasks; with one GPU a task, those next to that.
+# With all GPUs, or none, those for so many tasks; with one GPU a task, those next to that. Tasks,
+# GPU of the task, GPUs of the step: 4,,8 takes the row of 4 tasks, 3,2,3 that of GPU 2, 3,,2 none.
 cpus_of_whole_node() {
 	case $task_count,$gpu,$gpu_count in
 	1,* | *,,0 | *,,"$kind_gpus") take_row "$task_count" "$ls_local_id" ;;
@@ -136,11 +137,11 @@ cpus_of_part() {
 take_row() {
 	site_cpus "$kind/$1/$threads" && pick "$2" "$lists" && cpus=$picked cpu_count=$fewest
 }
-# Sets $granted_of_row to those of $cpus that are granted, and $granted_count to how many; there are
-# $count in all.
+# Sets $row_count to how many $cpus are, $granted_of_row to those that are granted, and
+# $granted_count to how many these are.
 keep_granted() {
 	granted_of_row='' granted_count=0
-	expand "$cpus"
+	expand "$cpus" && row_count=$count
 	for number in $numbers; do
 		case $granted_cpus in
 		*" $number "*)

@@ -35,7 +35,7 @@
 	trap 'send; exit 0' EXIT HUP INT QUIT TERM USR1 USR2
 	trap '' PIPE XFSZ
 	set +e +u +x +v +a +C -f
-	unset -f '[' printf read umask mkdir taskset
+	unset -f '[' printf read umask mkdir taskset timeout
 	unset GLOBIGNORE FUNCNEST
 	:
 } >/dev/null 2>&1 || exit 0
@@ -199,11 +199,12 @@ begin_module() {
 # `required` or `optional`, a bind, and its path and target where they are not the bind itself.
 bind() {
 	path=${3:-$2}
+	case $wanted in '') return ;; esac
 	if ! exists "$path"; then
 		case $1,$ls_local_id in
 		required,0) ls_say "$path not found on $ls_node: containers start without it" ;;
 		esac
-	elif [ "$wanted" ] && ! ls_is_bound "${4:-$2}"; then
+	elif ! ls_is_bound "${4:-$2}"; then
 		ls_list=${ls_list:+$ls_list,}$2
 		module_binds=${module_binds:+$module_binds,}$2
 	fi

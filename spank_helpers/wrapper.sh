@@ -339,8 +339,9 @@ ls_variable() {
 }
 # An entry of the ledger: its conditions on the image, each of which may be empty (the release, the
 # families in blanks, yes or no for the plugin); then what to do, and its value. The first entry
-# that fits decides. Where that is not certain, it leaves the variable alone; but an entry that does
-# nothing else does not count then.
+# that fits decides: a value of the user's stays; else the container gets what the entry gives, or
+# is without the variable where it is not certain that the entry fits, as the release or the plugin
+# of the image is not known. An entry to leave it to the image does not count in doubt.
 ls_rule() {
 	case $ls_decided in yes) return ;; esac
 	ls_fits=yes ls_certain=yes
@@ -385,17 +386,18 @@ ls_extend_paths() {
 	ls_extend PREPEND_PATH "$ls_front"
 	ls_extend LD_LIBRARY_PATH "$ls_libraries"
 }
-# A venv in a squashfs file: FILE[:PATH], or auto for IMAGE.sqsh beside IMAGE.sif.
+# A venv in a squashfs file: FILE[:/PATH], or auto for IMAGE.sqsh beside IMAGE.sif.
 ls_add_venv() {
 	ls_venv=${LUMISITE_VENV%%:*} ls_target=/user-software
 	case $LUMISITE_VENV in *:*) ls_target=${LUMISITE_VENV#*:} ;; esac
 	case $ls_venv in auto) ls_venv=${ls_path%.sif}.sqsh ;; /*) ;; *) ls_venv=${PWD-}/$ls_venv ;; esac
+	case $ls_target in /?*) ;; *) ls_venv='' ;; esac
 	case $ls_venv$ls_target in *[,:\"[:cntrl:]]*) ls_venv='' ;; esac
-	if [ -f "$ls_venv" ]; then
+	if [ -f "$ls_venv" ] && ! ls_is_long "$ls_list$LUMISITE_VENV"; then
 		ls_front=$ls_target/bin${ls_front:+:$ls_front}
 		ls_add "$ls_venv:$ls_target:image-src=/" "$ls_venv" "$ls_target"
-	elif [ "$LUMISITE_VENV" != auto ]; then
-		ls_say 'LUMISITE_VENV is no FILE or FILE:PATH of a file that is there'
+	elif [ "$LUMISITE_VENV" != auto ] && [ "$ls_local_id" = 0 ]; then
+		ls_say 'LUMISITE_VENV is no FILE or FILE:/PATH of a file that is there'
 	fi
 }
 # Directories go behind what the user has in a variable of the container, once.

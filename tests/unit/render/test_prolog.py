@@ -130,6 +130,8 @@ def test_a_missing_required_bind_is_said_once_for_each_node_by_its_name(prolog: 
     assert f"lumisite: {tmp_path}/libcxi.so.1 not found on nid005124: containers start without it" in first.prints
     assert f"{tmp_path}/libcxi.so.1" not in binds(first)
     assert not sound(prolog.step(SLURM_LOCALID="1")).prints
+    # Who has unloaded its module does not want it.
+    assert not sound(prolog.step(SLURM_LOCALID="0", LUMISITE_STACK="25.03-rocm6.2")).prints
 
 
 def test_what_a_module_brought_and_the_node_lacks_is_taken_out_so_that_containers_start(

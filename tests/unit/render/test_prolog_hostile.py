@@ -90,7 +90,7 @@ def test_the_names_are_found() -> None:
 
 
 FUNCTIONS = (
-    *("[", "test", "printf", "read", "echo", "mkdir", "taskset", "command", "cd", "umask", "true"),
+    *("[", "test", "printf", "read", "echo", "mkdir", "taskset", "timeout", "command", "cd", "umask", "true"),
     *("exec", "exit", "trap", "unset", "set", "export", "eval", "shift", "return", ":", "."),
     *re.findall(r"^(\w+)\(\)", TEXT, re.MULTILINE),
 )

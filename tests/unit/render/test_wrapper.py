@@ -132,9 +132,11 @@ def test_a_venv_in_a_squashfs_file_comes_by_one_variable(wrapper: Wrapper) -> No
         assert (call.binds[-1], call.environment.get("SINGULARITYENV_PREPEND_PATH")) == (bind, path)
 
 
-@pytest.mark.parametrize("value", ["/no/such.sqsh", "a,b", "x:y:z", "a\nb", "/dev/null", ""])
+@pytest.mark.parametrize("value", ["/no/such.sqsh", "a,b", "x:y:z", "a\nb", "/dev/null", "", "{}:", "{}:mine", "{}:/"])
 def test_a_venv_that_is_none_stops_nothing(wrapper: Wrapper, value: str) -> None:
-    call = wrapper.call("exec", LUMI_PYTORCH, "x", LUMISITE_VENV=value)
+    venv = wrapper.folder / "venv.sqsh"
+    venv.touch()
+    call = wrapper.call("exec", LUMI_PYTORCH, "x", LUMISITE_VENV=value.format(venv), SLURM_LOCALID="0")
     assert call.environment["SINGULARITY_BINDPATH"] == wrapper.binds
     assert ("LUMISITE_VENV" in call.stderr) == bool(value)
 
