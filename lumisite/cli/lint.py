@@ -11,7 +11,7 @@ from lumisite.cli.output import print_result
 from lumisite.cli.site_choice import site_or_example
 from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import advice, subject_and_message
-from lumisite.lint.rules import SIZE_LIMIT_BYTES, describe_check, lint_job, read_script, source_of
+from lumisite.lint.rule_table import SIZE_LIMIT_BYTES, describe_check, lint_job, read_script, source_of
 from lumisite.site.load import load_site
 from lumisite.site.model import Site
 from lumisite.text import counted

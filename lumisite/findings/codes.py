@@ -39,7 +39,7 @@ CODES: Mapping[str, str] = {
     "image-without-network": "the plugin of the image finds no libfabric, so that jobs of several nodes go over TCP",
     "harmful-value-exported": "a variable of the shell or of the image is known to do harm here",
     "value-may-harm": "a variable of the shell or of the image does harm to some images or steps",
-    # Scripts of users: `lumisite/lint/rules.py` has the table of what `lint` finds
+    # Scripts of users: `lumisite/lint/rule_table.py` has the table of what `lint` finds
     "no-script": "a file is no job script",
     "missing-partner": "a setting works only together with an option of srun",
     # Logs (`transport`)

@@ -54,7 +54,7 @@ def _as_in_a_script(site: Site, partition: str, nodes: int, variables: Mapping[s
     short = {name: value for name, value in values.items() if value.isprintable() and len(value) <= _MOST_VALUE}
     if not short:
         return
-    from lumisite.lint.rules import lint_job, read_script  # most shells export none of these
+    from lumisite.lint.rule_table import lint_job, read_script  # most shells export none of these
 
     exports = [f"export {name}={shlex.quote(value)}" for name, value in short.items()]
     head = ["#!/bin/bash", f"#SBATCH --partition={partition}", f"#SBATCH --nodes={nodes}"]

@@ -20,11 +20,12 @@ from lumisite.site.ledger import (
     image_conditions,
 )
 from lumisite.site.library_path import folders_inside
-from lumisite.site.model import LEAST_DAYS, Module, Site
+from lumisite.site.model import Module, Site
 from lumisite.site.nodes import DescribedGpu, NodeKind
 from lumisite.site.scalars import TASK, is_file_name
 from lumisite.site.selection import PLATFORM
 from lumisite.site.software import PlatformStack
+from lumisite.site.validation import LEAST_DAYS
 
 
 def one_stack_has_gpus(site: Site) -> Faults:

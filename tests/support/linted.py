@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from lumisite.findings.finding import Finding
 from lumisite.images.lock import LockedImage
-from lumisite.lint.rules import lint_job, read_script
+from lumisite.lint.rule_table import lint_job, read_script
 from lumisite.site.load import load_site
 from lumisite.site.model import Site
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.site.model import MetricRule
 from lumisite.site.scalars import Line
+from lumisite.site.validation import MetricRule
 from lumisite.validate.samples import JobValues, Recorded, Series
 from lumisite.validate.verdict.gates import GateVerdict
 from lumisite.validate.verdict.metric import MetricVerdict, judge_metric

@@ -26,8 +26,9 @@ from lumisite.findings.finding import Finding
 from lumisite.site.cpu_list import format_cpu_list
 from lumisite.site.images import family_by_path, holds_by_name, plugin_by_name
 from lumisite.site.ledger import Situation, default_family, of_modules
-from lumisite.site.model import Family, Site, Validation
+from lumisite.site.model import Family, Site
 from lumisite.site.selection import Selection
+from lumisite.site.validation import Validation
 from lumisite.text import some
 from lumisite.validate.lines import Better, Gate, Sample, gate_of
 from lumisite.vendors import fabrics_of, gpu_of

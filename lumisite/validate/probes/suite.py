@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from lumisite.errors import ResolveError
 from lumisite.findings.finding import Finding, Severity
-from lumisite.site.model import Validation
+from lumisite.site.validation import Validation
 from lumisite.text import suggestion
 from lumisite.validate.probes.collectives.judge import collectives
 from lumisite.validate.probes.communicators.judge import communicators

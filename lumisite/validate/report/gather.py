@@ -1,4 +1,4 @@
-"""What a report has: the verdict, what changed, what to do, and the numbers behind the plots.
+"""What a report has: the verdict, what changed, what to do, and curves.
 
 Everything here is a pure function of what the two runs wrote; `write` has the forms.
 """
@@ -6,22 +6,20 @@ Everything here is a pure function of what the two runs wrote; `write` has the f
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from lumisite import __version__
 from lumisite.facts.facts import Facts
 from lumisite.site.load import LoadedSite
-from lumisite.text import counted, figure
+from lumisite.text import counted
 from lumisite.validate.lines import Gate
 from lumisite.validate.report.advice import ChangeRow, advice, changes
+from lumisite.validate.report.curves import Curve, curves_of
 from lumisite.validate.report.headline import headline
 from lumisite.validate.run.next_command import next_command, request_of
-from lumisite.validate.samples import JobValues, Name, Recorded, Series, parse_name, shape_order, size_text
+from lumisite.validate.samples import JobValues, Recorded
 from lumisite.validate.verdict.gates import nodes_of_runs
-from lumisite.validate.verdict.metric import MetricVerdict
-from lumisite.validate.verdict.nodes import job_value
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 
 #: What of `run.json` a report repeats.
@@ -35,47 +33,6 @@ class Side:
     recorded: Recorded
     facts: Facts | None = None
     about: Mapping[str, object] = field(default_factory=dict)
-
-
-#: The lowest, the middle and the highest of the jobs of one side.
-Spread: TypeAlias = tuple[float, float, float]
-
-
-@dataclass(frozen=True)
-class Point:
-    """A message size or a shape of a curve; a side that was not measured has nothing."""
-
-    label: str
-    before: Spread | None
-    after: Spread | None
-
-
-@dataclass(frozen=True)
-class Curve:
-    """A quantity that was measured `by` message size or by shape (one GPU, one node, several)."""
-
-    name: str
-    unit: str
-    by: str
-    points: tuple[Point, ...]
-
-    @property
-    def title(self) -> str:
-        """What it shows."""
-        return f"{self.name} by {self.by}"
-
-    @property
-    def rows(self) -> list[tuple[str, ...]]:
-        """Its numbers: what the middle job of each side measured."""
-        return [
-            (point.label, *(figure(side[1] if side else None) for side in (point.before, point.after)))
-            for point in self.points
-        ]
-
-    @property
-    def sentence(self) -> str:
-        """The plot for those who do not see it."""
-        return f"{self.title}. {self.by}, before, after: {'; '.join(map(' '.join, self.rows))}."
 
 
 @dataclass(frozen=True)
@@ -111,7 +68,7 @@ def make_report(before: Side | None, after: Side, terms: Terms, loaded: LoadedSi
         changes=changed,
         advice=tuple(advice(verdict, changed, command)),
         next_command=command,
-        curves=tuple(_curves(before.recorded.series, after.recorded.series, verdict.metrics)),
+        curves=tuple(curves_of(before.recorded.series, after.recorded.series, verdict.metrics)),
     )
 
 
@@ -151,40 +108,3 @@ def _value(side: Side, key: str) -> str:
     if isinstance(found, Mapping):
         found = " ".join(f"{name}={value}" for name, value in found.items())
     return " ".join(str(found).split())
-
-
-# ---- the numbers of plots
-
-
-def _curves(
-    before: Mapping[str, Series], after: Mapping[str, Series], metrics: Iterable[MetricVerdict]
-) -> Iterator[Curve]:
-    """Yield curves through the numbers that were judged: those by message size first."""
-    families: dict[tuple[bool, str], list[tuple[Name, MetricVerdict]]] = {}
-    for metric in metrics:
-        name = parse_name(metric.metric)
-        if name.size is not None:
-            families.setdefault((False, f"{name.quantity}/{name.shape}".strip("/")), []).append((name, metric))
-        elif name.shape and "_per_s" in name.quantity:
-            families.setdefault((True, name.quantity), []).append((name, metric))
-    for (by_shape, family), members in sorted(families.items()):
-        members.sort(key=lambda member: (member[0].size or 0, shape_order(member[0].shape) if by_shape else ()))
-        points = [
-            Point(
-                name.shape if name.size is None else size_text(name.size),
-                _spread(metric.before, before.get(metric.metric)),
-                _spread(metric.after, after.get(metric.metric)),
-            )
-            for name, metric in members
-        ]
-        points = [point for point in points if point.before or point.after]
-        if len(points) > 1:
-            unit = next((metric.unit for _, metric in members if metric.unit), "")
-            yield Curve(family, unit, "shape" if by_shape else "message size", tuple(points))
-
-
-def _spread(middle: float | None, series: Series | None) -> Spread | None:
-    if middle is None or series is None:
-        return None
-    values = [job_value(job, series.better) for job in series.jobs]
-    return min(values), middle, max(values)

@@ -10,7 +10,8 @@ import re
 from typing import Any
 
 from lumisite.validate.report.advice import slower_metrics
-from lumisite.validate.report.gather import Curve, RunReport
+from lumisite.validate.report.curves import Curve
+from lumisite.validate.report.gather import RunReport
 from lumisite.validate.samples import parse_name
 
 BEFORE, AFTER = "#E69F00", "#0072B2"

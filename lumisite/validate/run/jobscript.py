@@ -8,8 +8,9 @@ from pathlib import Path
 
 from lumisite.errors import ResolveError
 from lumisite.paths import MODULES, current
-from lumisite.site.model import Site, Validation
+from lumisite.site.model import Site
 from lumisite.site.read import read_file
+from lumisite.site.validation import Validation
 from lumisite.validate.probes.probe import CHECK, NODE, OUT, PROBES, TEXT, ProbeStep
 from lumisite.validate.run.plan import JobPlan, validation_of
 from lumisite.validate.run.request import RunRequest

@@ -8,8 +8,9 @@ from itertools import cycle
 
 from lumisite.errors import ResolveError
 from lumisite.site.load import LoadedSite
-from lumisite.site.model import Site, Validation
+from lumisite.site.model import Site
 from lumisite.site.selection import resolve_selection
+from lumisite.site.validation import Validation
 from lumisite.validate.probes.probe import Group, ProbeStep, Target
 from lumisite.validate.probes.suite import choose_probes, groups
 from lumisite.validate.run.request import RunRequest

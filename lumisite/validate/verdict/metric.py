@@ -32,7 +32,7 @@ from dataclasses import dataclass, replace
 
 from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import sentences
-from lumisite.site.model import MetricRule
+from lumisite.site.validation import MetricRule
 from lumisite.text import counted, figure, listed, percent
 from lumisite.validate.lines import Better, State
 from lumisite.validate.samples import Series

@@ -16,8 +16,8 @@ from textwrap import shorten
 from lumisite.findings import writers
 from lumisite.findings.exit_code import verdict_exit_code
 from lumisite.findings.finding import Finding, Severity
-from lumisite.site.model import MetricRule, Validation
 from lumisite.site.scalars import Line
+from lumisite.site.validation import MetricRule, Validation
 from lumisite.text import drain_command, figure, some
 from lumisite.validate.lines import State
 from lumisite.validate.probes.probe import NODE

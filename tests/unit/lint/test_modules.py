@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lumisite.findings.finding import Severity
-from lumisite.lint.rules import lint_job, read_script
+from lumisite.lint.rule_table import lint_job, read_script
 from tests.support.linted import LUMI, found
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 
 from lumisite.cli import main
-from lumisite.lint.rules import RULES, lint_job, read_script
+from lumisite.lint.rule_table import RULES, lint_job, read_script
 from lumisite.lint.script import read_commands
 from lumisite.site.versions import parse_version
 from tests.support.linted import LUMI, findings, found

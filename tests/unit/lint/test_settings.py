@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from lumisite.findings.finding import Finding, Place
-from lumisite.lint.rules import RULES, source_of
+from lumisite.lint.rule_table import RULES, source_of
 from lumisite.site.entries import Harmful, Setting, When
 from lumisite.site.evidence import harms
 from lumisite.site.load import embedded_sites, load_site

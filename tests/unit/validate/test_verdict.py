@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
-from lumisite.site.model import MetricRule
 from lumisite.site.scalars import Line
+from lumisite.site.validation import MetricRule
 from lumisite.validate.lines import Gate, line_json
 from lumisite.validate.verdict.metric import judge_metric
 from lumisite.validate.verdict.stats import (

@@ -11,7 +11,7 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.findings.finding import Finding, Severity
-from lumisite.site.model import MetricRule
+from lumisite.site.validation import MetricRule
 from lumisite.validate.samples import JobValues, Recorded, Series
 from lumisite.validate.verdict.deciding import decides
 from lumisite.validate.verdict.metric import MetricVerdict, judge_metric

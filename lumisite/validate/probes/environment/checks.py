@@ -2,6 +2,7 @@
 
 Each looks at one record: that of a `node` outside of containers, of a `rank` in the container, of the `first` rank of
 each node, which records binds and libraries too.
+`job.py` and `job_node.sh` beside this record what is looked at.
 """
 
 from __future__ import annotations
