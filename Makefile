@@ -44,11 +44,12 @@ unit: $(VENV)/.dev  ## the tests that need no root and no packages, under a minu
 
 test: lint  ## what lumisite does, on real Slurm, Lmod and Apptainer where the machine has root
 	.ci/packages
-	$(IN_MEMORY) $(BIN)/pytest tests/unit tests/golden --numprocesses auto --no-skips-as-root $(PYTEST_FLAGS)
+	$(IN_MEMORY) $(BIN)/pytest tests/unit tests/golden --numprocesses auto -m "not thorough" --no-skips-as-root $(PYTEST_FLAGS)
 	$(BIN)/pytest tests/twin tests/browser -m "not measures" --numprocesses 4 --dist loadfile --no-loadscope-reorder --no-skips-as-root $(PYTEST_FLAGS)
 
-measure: $(VENV)/.dev  ## what the twin measures, and what takes long there: minutes of real jobs, two at a time
+measure: $(VENV)/.dev  ## what takes long for what it adds: thorough unit tests, a LUMI-G node, minutes of real jobs; CI runs it too
 	.ci/packages
+	$(IN_MEMORY) $(BIN)/pytest tests/unit tests/golden --numprocesses auto -m thorough --no-skips-as-root $(PYTEST_FLAGS)
 	$(BIN)/pytest tests/twin -m measures --numprocesses 2 --dist loadfile --no-loadscope-reorder --no-skips-as-root $(PYTEST_FLAGS)
 
 bench: $(VENV)/.dev  ## speed, as ratios against a peer or a physical limit in the same run

@@ -9,7 +9,7 @@ __all__ = ["twin"]
 #: Files that take minutes begin first, so that no worker is left alone with one at the end. A worker has its next file
 #: as soon as two tests are left of one.
 LONGEST = (
-    *("maintenance", "ddp", "rehearse", "lost_and_changed", "lumi_g", "one_bad_node", "validate", "communicators"),
+    *("lumi_g", "maintenance", "ddp", "rehearse", "lost_and_changed", "one_bad_node", "validate", "communicators"),
     *("planted_faults", "helper_steps", "users_jobs", "install", "machine", "policy", "check_host"),
     *("lmod_modules", "lmod_environment"),
 )

@@ -36,7 +36,7 @@ from tests.twin.lumi_g import NODE, GuestRun, lumi_g_all
 from tests.twin.process import Result, run_tool
 from tests.twin.roots import DEFAULT_GENERATION, node_root
 
-pytestmark = [pytest.mark.root, pytest.mark.slurm]
+pytestmark = [pytest.mark.measures, pytest.mark.root, pytest.mark.slurm]
 
 PUBLISHED = (
     "0xfe000000000000,0xfe00000000000000,0xfe0000,0xfe000000,0xfe,0xfe00,0xfe00000000,0xfe0000000000"  # LUMI's pages
@@ -294,7 +294,6 @@ def test_the_only_task_of_a_part_gets_all_of_it(confined: dict[str, Result]) -> 
     assert task.cpus == task.granted
 
 
-@pytest.mark.measures
 def test_two_threads_of_a_core(threads: dict[str, Result], threads_run: GuestRun) -> None:
     assert threads["cpus"].check().stdout.splitlines()[0] == "128"
     # Siblings are neighbours here, unlike on LUMI.

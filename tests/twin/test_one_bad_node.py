@@ -305,8 +305,7 @@ def test_the_next_command_works_as_it_is_printed_and_what_cannot_work_is_not_run
     with fault(four):
         done = four.run(f"{LUMISITE} validate --site twin --out /scratch/next --nodes 4 --jobs 1 --probe collectives")
         assert done.code == 5, done.stdout + done.stderr
-        words = [line.removeprefix("lumisite:").strip() for line in done.stderr.splitlines()]
-        (more,) = [line.removeprefix("lumisite ") for line in words if line.startswith("lumisite validate ")]
+        (more,) = re.findall("after `lumisite (validate [^`]+)`", done.stderr)
         again = four.run(f"{LUMISITE} {more}")
     assert again.code == 0, again.stdout + again.stderr
     gates = [line for line in lines_of(four.shared / "scratch/next" / SAMPLES) if isinstance(line, Gate)]

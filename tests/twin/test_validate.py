@@ -247,6 +247,7 @@ def test_killed_it_finds_its_job_again(site: Cluster) -> None:
     assert len([*(site.shared / "scratch/killed/jobs").glob("*/slurm-*.out")]) == 1
 
 
+@pytest.mark.measures
 def test_a_node_that_is_lost_is_named(site: Cluster) -> None:
     with at_work(site, "lost", "--probe ddp", "ddp-2n …") as process, faults.node_killed(site, "nid000002"):
         code, _, _ = ended(process)
