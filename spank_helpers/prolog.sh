@@ -22,6 +22,7 @@
 #
 # A value of more than 8 KiB is left as it is, without a look inside. What is of this site alone
 # stands at the end, below "the site's data": it calls `bind`, `setting`, `cache` and the like.
+# shellcheck shell=dash
 
 # ---- 1 Be safe, from the first command on: an exported SHELLOPTS could trace into stdout.
 {

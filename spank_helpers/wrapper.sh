@@ -22,6 +22,7 @@
 # All names begin with ls_: a shell variable that the user happens to export would reach the
 # container with a new value. A value of more than 8 KiB is left as it is, without a look inside.
 # What is of this site alone stands at the end, below "the site's data".
+# shellcheck shell=dash
 
 # ---- 1 Be safe. bash can be told to export all variables and functions, or to end at some depth of
 # calls; and it takes a function that the user has exported for a command, unless -p makes it only
