@@ -49,9 +49,8 @@ def validate(cluster: Cluster, name: str, words: str) -> Result:
 
 def asked_for(done: Result) -> str:
     """The command that was printed for going on."""
-    told = [line.removeprefix("lumisite:").strip() for line in done.stderr.splitlines()]
-    (command,) = [line.removeprefix("lumisite ") for line in told if line.startswith("lumisite validate ")]
-    return command
+    (command,) = re.findall("after `lumisite (validate [^`]+)`", done.stderr)
+    return str(command)
 
 
 def test_every_link_is_slower(site: Cluster) -> None:
