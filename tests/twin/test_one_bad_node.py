@@ -342,7 +342,7 @@ SHOWN_BY_STEPS: dict[str, tuple[Callable[[Cluster], AbstractContextManager[None]
     # While the step runs: what the kernel has counted before is no fault of today.
     "link-that-flaps": (
         on_the_node(
-            "touch /run/flaps; (while [ -e /run/flaps ]; do ip link set hsn3 down; ip link set hsn3 up; sleep 0.7; done)"
+            "touch /run/flaps; (while [ -e /run/flaps ]; do ip link set hsn3 down; ip link set hsn3 up; sleep 0.25; done)"
             " </dev/null >/dev/null 2>&1 &",
             "rm /run/flaps; sleep 1",
         ),
