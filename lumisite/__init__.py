@@ -1,3 +1,3 @@
 """lumisite: an HPC site's layer between Slurm and the container."""
 
-__version__ = "0.1.0"
+__version__ = "2026.12.0"
