@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ import lumisite
 from lumisite.render.templates import FOLDERS
 from tests.twin.cluster import EXCHANGE, Cluster, ClusterPlan, running
 from tests.twin.helper_site import deploy_site
+from tests.twin.process import Result
 from tests.twin.roots import USER, USER_ID
 
 #: What lumisite imports to run jobs; all of it works without compiled parts, so it serves any Python.
@@ -78,3 +80,9 @@ def install_command(cluster: Cluster) -> None:
 
 def _copy(source: Path, target: Path) -> None:
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+
+
+def asked_for(done: Result) -> str:
+    """Give the command that `validate` says to go on with, without `lumisite`."""
+    (command,) = re.findall("after `lumisite (validate [^`]+)`", done.stderr)
+    return str(command)

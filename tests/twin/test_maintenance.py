@@ -14,7 +14,7 @@ import pytest
 from tests.twin import faults
 from tests.twin.cluster import Cluster, ClusterPlan
 from tests.twin.fixtures import require_twin
-from tests.twin.login_node import LUMISITE, ready_cluster
+from tests.twin.login_node import LUMISITE, asked_for, ready_cluster
 from tests.twin.process import Result
 
 pytestmark = [pytest.mark.measures, pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
@@ -45,12 +45,6 @@ def lumisite(cluster: Cluster, words: str) -> Result:
 
 def validate(cluster: Cluster, name: str, words: str) -> Result:
     return lumisite(cluster, f"validate --site twin --out /scratch/{name} {words}")
-
-
-def asked_for(done: Result) -> str:
-    """The command that was printed for going on."""
-    (command,) = re.findall("after `lumisite (validate [^`]+)`", done.stderr)
-    return str(command)
 
 
 def test_every_link_is_slower(site: Cluster) -> None:

@@ -14,7 +14,7 @@ from lumisite.validate.verdict.gates import judge_gates
 from tests.twin import faults
 from tests.twin.cluster import SITE_TREE, Cluster, ClusterPlan
 from tests.twin.fixtures import require_twin
-from tests.twin.login_node import LUMISITE, ready_cluster
+from tests.twin.login_node import LUMISITE, asked_for, ready_cluster
 from tests.twin.roots import USER_ID
 from tests.twin.test_planted_faults import set_by_site
 
@@ -305,8 +305,7 @@ def test_the_next_command_works_as_it_is_printed_and_what_cannot_work_is_not_run
     with fault(four):
         done = four.run(f"{LUMISITE} validate --site twin --out /scratch/next --nodes 4 --jobs 1 --probe collectives")
         assert done.code == 5, done.stdout + done.stderr
-        (more,) = re.findall("after `lumisite (validate [^`]+)`", done.stderr)
-        again = four.run(f"{LUMISITE} {more}")
+        again = four.run(f"{LUMISITE} {asked_for(done)}")
     assert again.code == 0, again.stdout + again.stderr
     gates = [line for line in lines_of(four.shared / "scratch/next" / SAMPLES) if isinstance(line, Gate)]
     assert [(gate.gate, gate.code) for gate in gates if gate.verdict != "pass"] == [
