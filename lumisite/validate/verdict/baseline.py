@@ -36,9 +36,9 @@ def comparable(
         return _unlike(message, "see which of the files is right"), None
     if before.unit and after.unit and before.unit != after.unit:
         return _unlike(f"in {before.unit} before and in {after.unit} after", "see which of the files is right"), None
-    jobs = [{(job.run, job.time, repr(sorted(job.values.items()))) for job in side.jobs} for side in (before, after)]
-    if twice := set.intersection(*jobs):
-        message = f"run {min(twice)[0]} is before and after the change: one of the files is wrong"
+    old_jobs = [(job.run, job.time, job.values) for job in before.jobs]
+    if twice := [job.run for job in after.jobs if (job.run, job.time, job.values) in old_jobs]:
+        message = f"run {min(twice)} is before and after the change: one of the files is wrong"
         return _unlike(message, "give the files of the right runs"), None
     doubt = None
     # A job that says nothing of it may be of any kind.

@@ -340,17 +340,20 @@ def _sides(before: Sequence[_Job], after: Sequence[_Job], least: float) -> tuple
     Both are empty where a set is neither. In a slow set all jobs are slow, and there is more than one: some run is
     always a stray.
     """
+    middle = statistics.median(_scores(before))
+    slow_limit = min(math.log(1 - FLOOR_DROP), least)
+    if all(job.score - middle >= slow_limit for job in after):
+        return frozenset(), frozenset()
     groups: list[tuple[frozenset[str], list[_Job]]] = []
     for job in after:
         joined = [group for group in groups if not group[0].isdisjoint(job.nodes)]
         groups = [group for group in groups if group not in joined]
         nodes = job.nodes.union(*(names for names, _ in joined))
         groups.append((nodes, [job, *(other for _, members in joined for other in members)]))
-    middle = statistics.median(_scores(before))
     slow, fine = frozenset[str](), frozenset[str]()
     for nodes, members in groups:
         changes = [job.score - middle for job in members]
-        if max(changes) < min(math.log(1 - FLOOR_DROP), least) and len(members) > 1:
+        if max(changes) < slow_limit and len(members) > 1:
             slow |= nodes
         elif statistics.median(changes) > least / 2:
             fine |= nodes
