@@ -27,13 +27,13 @@ def test_a_console_is_copied_without_prompts_and_output(tmp_path: Path) -> None:
         check=True,
         capture_output=True,
     )
-    page = public / "tutorial/fifteen-minutes/index.html"
+    page = public / "tutorial/first-site/index.html"
     text = page.read_text()
     assert "$ </span>" in text, "the page shows prompts"
     page.write_text(text.replace("</body>", COPY))
     out, _ = browse(tmp_path, "--allow-file-access-from-files", "--dump-dom", page.as_uri())
     copied = re.search(r"<title>(.*?)</title>", out)
     assert copied is not None
-    assert copied[1].startswith('"lumisite check twin')
+    assert copied[1].startswith('"lumisite check site.yaml')
     assert "$ " not in copied[1]
-    assert "no faults" not in copied[1]
+    assert "key-unknown" not in copied[1]
