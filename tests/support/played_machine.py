@@ -9,14 +9,15 @@ from __future__ import annotations
 import io
 import json
 import random
-import re
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,16 +25,16 @@ from lumisite.cli.validate import print_run
 from lumisite.findings.finding import Finding
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.communicators.judge import GROUPS
-from lumisite.validate.run import slurm
 from lumisite.validate.run.folder import SAMPLES, Run, create_run, lines_of
-from lumisite.validate.run.jobscript import DONE, EXIT, RECORDS, SKIP, SKIPPED
+from lumisite.validate.run.jobscript import RECORDS
 from lumisite.validate.run.node_sets import machine_sets
 from lumisite.validate.run.plan import plans_of
 from lumisite.validate.run.request import RunRequest
 from lumisite.validate.run.runner import Runner
+from tests.support.node_records import healthy_node
+from tests.support.played_slurm import PlayedJob, PlayedSlurm, drive, play
 from tests.support.requests import a_request
 from tests.support.sites import load_text, site_text
-from tests.unit.validate.test_node_judge import healthy
 
 TASKS = 8
 #: The twin's nodes share CPUs and memory, which these do not.
@@ -43,123 +44,58 @@ MACHINE = load_text(site_text(("tasks_per_node: 1\n", f"tasks_per_node: {TASKS}\
 PROBES = ("transport", "communicators", "collectives", "ddp", "pairs")
 #: After so many rounds nothing comes any more.
 MOST_ROUNDS = 20_000
-#: States of jobs that have not ended.
-LIVE = ("PENDING", "RUNNING")
 #: Rounds that a straggler waits for its nodes, and after which a late mark is there.
 WAITS, LATE = 30, 1
 
 
-@dataclass
-class PlayedJob:
-    """One job: its folder, nodes and steps, and how it goes."""
+class PlayedMachine(PlayedSlurm):
+    """A Slurm whose jobs wait for their nodes."""
 
-    id: str
-    folder: Path
-    nodes: tuple[str, ...]
-    steps: list[str]
-    state: str = "PENDING"
-    waits: int = 0
-    late: int = 0
-    done: int = 0
-
-
-@dataclass
-class PlayedMachine:
-    """Slurm, played: each time the driver sleeps, every running job does one step, and waiting ones begin."""
-
-    names: tuple[str, ...]
-    slow: str = ""
-    down_link: str = ""
-    lost: str = ""
-    jobs: dict[str, PlayedJob] = field(default_factory=dict)
-    most_jobs: int = 0
-    seconds: float = 0.0
-    """The processor time of what is played."""
-    cancelled: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.states = dict.fromkeys(self.names, "idle")
+    def __init__(self, names: Sequence[str], slow: str, down_link: str, lost: str) -> None:
+        super().__init__(names)
+        self.slow, self.down_link, self.lost = slow, down_link, lost
+        self.most_jobs, self.rounds, self.seconds = 0, 0, 0.0
+        self.waits, self.late = Counter[str](), Counter[str]()
         self.chance = random.Random(1)
-        self.noise = {name: 1 + abs(self.chance.gauss(0, 0.01)) for name in self.names}
-        self.rounds = 0
+        self.noise = {name: 1 + abs(self.chance.gauss(0, 0.01)) for name in names}
 
     def submit(self, script: str) -> str:
-        text, folder = Path(script).read_text(), Path(script).parent
-        found = re.search(r"^#SBATCH --nodelist=(\S+)$", text, re.MULTILINE)
-        assert found is not None
-        steps = [line.split()[1] for line in text.splitlines() if line.startswith("step ")]
-        number, name = int(folder.name.rpartition("-")[2]), str(len(self.jobs) + 1)
-        self.jobs[name] = PlayedJob(
-            name,
-            folder,
-            tuple(found[1].split(",")),
-            steps,
-            waits=WAITS * (number % 10 == 3),
-            late=LATE * (number % 5 == 1),
-        )
-        self.most_jobs = max(self.most_jobs, sum(job.state in LIVE for job in self.jobs.values()))
+        name = super().submit(script)
+        job = self.jobs[name]
+        job.state, number = "PENDING", int(job.folder.name.rpartition("-")[2])
+        self.waits[name], self.late[name] = WAITS * (number % 10 == 3), LATE * (number % 5 == 1)
+        self.most_jobs = max(self.most_jobs, sum(each.is_live for each in self.jobs.values()))
         return name
 
-    def find(self, name: str) -> str | None:
-        live = [job.id for job in self.jobs.values() if job.state in LIVE and name == f"lumisite-{job.folder.name}"]
-        return live[-1] if live else None
-
-    def poll(self, jobs: Sequence[str]) -> Mapping[str, slurm.JobState]:
-        return {job: slurm.JobState(self.jobs[job].state, "Resources") for job in jobs}
-
-    def cancel(self, jobs: Sequence[str]) -> None:
-        self.cancelled += jobs
-        for job in jobs:
-            self.jobs[job].state = "CANCELLED"
-
-    def nodes_of(self, _partition: str) -> dict[str, str]:
-        return self.states
-
     def go_on(self) -> None:
-        """Play one round."""
         began = time.process_time()
         self.rounds += 1
         assert self.rounds < MOST_ROUNDS, "the driver waits for what does not come"
-        running = [job for job in self.jobs.values() if job.state == "RUNNING"]
-        for job in running:
-            self._step(job)
+        super().go_on()
         busy = {node for job in self.jobs.values() if job.state == "RUNNING" for node in job.nodes}
         for job in self.jobs.values():
-            job.waits -= job.state == "PENDING"
-            usable = all(self.states[node] == "idle" for node in job.nodes) and busy.isdisjoint(job.nodes)
-            if job.state == "PENDING" and job.waits < 0 and usable:
-                job.state = "RUNNING"
-                busy |= {*job.nodes}
-        for job in self.jobs.values():
-            if job.state == "COMPLETED" and not (job.folder / DONE).exists():
-                job.late -= 1
-                if job.late < 0:
-                    (job.folder / DONE).write_text(f"{job.id} 0 1000\n")
+            if job.state == "PENDING":
+                self.waits[job.id] -= 1
+                usable = all(self.nodes[node] == "idle" for node in job.nodes) and busy.isdisjoint(job.nodes)
+                if self.waits[job.id] < 0 and usable:
+                    job.state = "RUNNING"
+                    busy |= {*job.nodes}
+            elif job.state == "COMPLETED":
+                self.late[job.id] -= 1
+                if self.late[job.id] == -1:
+                    job.done()
         self.seconds += time.process_time() - began
 
-    def _step(self, job: PlayedJob) -> None:
-        """End one step of a job, or lose it with its node."""
-        open_steps = [step for step in job.steps if not (job.folder / step / EXIT).exists()]
-        if not open_steps:
-            job.state = "COMPLETED"
-            return
-        folder, name = job.folder / open_steps[0], open_steps[0]
-        if (folder / SKIP).exists():
-            (folder / EXIT).write_text(f"{SKIPPED} 200.5\n")
-            return
-        (folder / RECORDS).mkdir(parents=True, exist_ok=True)
-        (folder / "began").write_text("100.0\n")
-        if name.startswith("ddp") and self.lost in job.nodes and self.states[self.lost] == "idle":
-            job.state = "NODE_FAIL"
-            self.states[self.lost] = "down"
-            return
-        for node, text in self.records(name, job.nodes):
-            (folder / RECORDS / node).write_text(text)
-        for beside in ("stdout", "stderr"):
-            (folder / beside).touch()
-        (folder / EXIT).write_text("0 200.5\n")
+    def _end_job(self, job: PlayedJob) -> None:
+        job.state = "COMPLETED"
 
-    def records(self, step: str, nodes: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    def _is_lost(self, job: PlayedJob, ended: int) -> bool:
+        if not job.steps[ended].startswith("ddp") or self.lost not in job.nodes or self.nodes[self.lost] != "idle":
+            return False
+        job.state, self.nodes[self.lost] = "NODE_FAIL", "down"
+        return True
+
+    def _records(self, step: str, nodes: tuple[str, ...]) -> Iterator[tuple[str, str]]:
         """Yield the files of a step, with their text: one of records for each node, and one of reports."""
         probe, label = step.split("-")[:2]
         if probe == "node":
@@ -177,14 +113,12 @@ class PlayedMachine:
                 ranks = tasks * len(hosts)
                 head = {"host": node, "rank": rank, "local_rank": rank % tasks, "tasks": ranks, "world_size": ranks}
                 lines.append(f"\n{json.dumps(head)[:-1]}, {of_node}\n")
-            yield (f"{node}.jsonl", "".join(lines)) if tasks > 1 else ("0.json", lines[0])
-            yield (
-                f"{node if tasks > 1 else 0}.at",
-                json.dumps({"host": node, "rank": at, "phase": "leaving", "time": 1}),
-            )
+            name = node if tasks > 1 else "0"
+            yield f"{name}.jsonl" if tasks > 1 else "0.json", "".join(lines)
+            yield f"{name}.at", json.dumps({"host": node, "rank": at, "phase": "leaving", "time": 1})
 
     def node(self, name: str, rank: int) -> dict[str, object]:
-        record = healthy(name)
+        record = healthy_node(name)
         record.update(rank=rank, now=1000.0)
         for place, interface in enumerate(record["interfaces"].values()):
             interface["addresses"] = f"10.{int(name[1:]) >> 8}.{int(name[1:]) & 255}.{place + 1}/16 "
@@ -200,22 +134,16 @@ class PlayedMachine:
         return {"groups": [{"make_s": 0.2, "first_s": 1.0, "wrong": 0}] * GROUPS}
 
     def collectives(self, *_: object) -> dict[str, object]:
-        sizes = [1 << power for power in range(16, 25)]
         rows = [
             {"collective": name, "asked": size, "bytes": size, "times_s": [size / 1e9] * 8, "wrong": 0}
             for name in ("all_reduce", "all_gather", "reduce_scatter")
-            for size in sizes
+            for size in (1 << power for power in range(16, 25))
         ]
         return {"collectives": rows}
 
     def ddp(self, *_: object) -> dict[str, object]:
         times = [round(0.1 + self.chance.random() / 1000, 9) for _ in range(45)]
-        model: dict[str, object] = {
-            "batch": 8,
-            "total_s": sum(times),
-            "step_s": times,
-            "alone_s": times,
-        }
+        model: dict[str, object] = {"batch": 8, "total_s": sum(times), "step_s": times, "alone_s": times}
         model["gradient"] = {"own": 1.0, "exchanged": 1.0, "digest": "d"}
         return {"models": {"comm": model, "compute": model}}
 
@@ -228,27 +156,16 @@ class PlayedMachine:
         return {"node": at, "alone": alone, "pairs": [{"pair": list(pair), **times} for pair in sorted(ring)]}
 
 
-@contextmanager
-def playing(machine: PlayedMachine, wait: Callable[[], None] | None = None) -> Iterator[None]:
-    """Put a played machine in the place of Slurm; time passes when the driver sleeps."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("submit", "find", "poll", "cancel", "nodes_of"):
-            patch.setattr(slurm, name, getattr(machine, name))
-        patch.setattr(slurm, "reasons_of", lambda _: {})
-        patch.setattr("lumisite.validate.run.runner.time.sleep", lambda _: (wait or machine.go_on)())
-        yield
-
-
 def machine_of(nodes: int) -> PlayedMachine:
-    """Return a machine in which three nodes are bad."""
+    """Return a machine in which three nodes are bad, none of them the first of its set, which is in another one too."""
     names = tuple(f"n{number:04}" for number in range(1, nodes + 1))
-    # None is the first of its set, which is in another one too.
-    return PlayedMachine(names, slow=names[nodes // 2 + 1], down_link=names[nodes // 3 + 2], lost=names[nodes // 4 + 1])
+    return PlayedMachine(names, names[nodes // 2 + 1], names[nodes // 3 + 2], names[nodes // 4 + 1])
 
 
 def request_of(machine: PlayedMachine, folder: Path, size: int, *, divided: bool = True) -> RunRequest:
     """Return the request to validate all of a machine, or its first nodes in one job."""
-    sets = tuple(machine_sets(machine.names, size)) if divided else (machine.names[:size],)
+    names = tuple(machine.nodes)
+    sets = tuple(machine_sets(names, size)) if divided else (names[:size],)
     return replace(
         a_request(),
         folder=str(folder),
@@ -260,40 +177,28 @@ def request_of(machine: PlayedMachine, folder: Path, size: int, *, divided: bool
     )
 
 
-def runner_of(run: Run, request: RunRequest, report: Callable[[Finding], None]) -> Runner:
-    """Return the driver of a request."""
-    plans = plans_of(request, MACHINE)
-    return Runner(run, MACHINE.site, request, plans, report, marks_s=0, slurm_s=0, grace_s=0)
-
-
-def validate(machine: PlayedMachine, request: RunRequest, reports: list[Finding]) -> dict[str, object]:
+def validate(request: RunRequest, reports: list[Finding], *, again: bool = False) -> dict[str, Any]:
     """Run what is requested, or go on with it, and return the result that is printed."""
     folder = Path(request.folder)
-    run = Run(folder) if (folder / "run.json").exists() else create_run(request)
-    driver = runner_of(run, request, reports.append)
-    printed = io.StringIO()
-    try:
-        run.lock()
-        driver.restore()
-        driver.work()
-        with redirect_stdout(printed), redirect_stderr(io.StringIO()):
-            code = print_run(run, request, MACHINE, None, as_json=True)
-    finally:
-        run.release()
+    run, printed = Run(folder) if (folder / "run.json").exists() else create_run(request), io.StringIO()
+    plans = plans_of(request, MACHINE)
+    drive(Runner(run, MACHINE.site, request, plans, reports.append, marks_s=0, slurm_s=0, grace_s=0), again=again)
+    with redirect_stdout(printed), redirect_stderr(io.StringIO()):
+        code = print_run(run, request, MACHINE, None, as_json=True)
     return {**json.loads(printed.getvalue()), "exit_code": code}
 
 
 def main(nodes: int, size: int, folder: Path) -> dict[str, object]:
     """Validate a machine of so many nodes and return what that took, in s, MiB and files."""
     machine = machine_of(nodes)
-    with playing(machine):
+    request = request_of(machine, folder, size)
+    with pytest.MonkeyPatch.context() as patch:
+        play(patch, machine)
         began = time.process_time()
-        request = request_of(machine, folder, size)
-        reports: list[Finding] = []
-        result = validate(machine, request, reports)
+        result = validate(request, [])
         driver_s = time.process_time() - began - machine.seconds
         began = time.process_time()
-        again = validate(machine, request, [])
+        again = validate(request, [])
         resume_s = time.process_time() - began
     gates = [line for line in lines_of(folder / SAMPLES) if isinstance(line, Gate)]
     steps = [path for path in (folder / "jobs").glob("*/*") if path.is_dir()]
@@ -307,7 +212,7 @@ def main(nodes: int, size: int, folder: Path) -> dict[str, object]:
         "most_records": max(sum(1 for _ in (step / RECORDS).glob("*")) for step in steps),
         "lines_mib": sum(path.stat().st_size for path in folder.glob("*.jsonl")) / (1 << 20),
         "codes": sorted({(gate.code, gate.nodes) for gate in gates if gate.verdict != "pass"}),
-        "slow": sorted({slow["node"] for slow in result["verdict"]["slow_nodes"]}),  # type: ignore[index]
+        "slow": sorted({slow["node"] for slow in result["verdict"]["slow_nodes"]}),
         "exit_code": result["exit_code"],
         "same": again == result,
         "bad": [machine.slow, machine.down_link, machine.lost],

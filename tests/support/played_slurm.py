@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.probes.outcome import passed
 from lumisite.validate.probes.probe import Ended, Expected, Group, Line, ProbeStep, Srun
 from lumisite.validate.run import slurm
-from lumisite.validate.run.folder import SAMPLES, Run, create_run, lines_of
+from lumisite.validate.run.folder import RUN, SAMPLES, Run, create_run, lines_of
 from lumisite.validate.run.jobscript import DONE, EXIT, RECORDS, SKIP, SKIPPED
 from lumisite.validate.run.plan import JobPlan
 from lumisite.validate.run.runner import Runner
@@ -27,38 +28,57 @@ class KilledError(BaseException):
     """The runner is gone, as after kill -9: nothing that it holds in memory is left."""
 
 
-class PlayedSlurm:
-    """Slurm, played: a job's steps end one after the other each time somebody asks."""
+@dataclass
+class PlayedJob:
+    """A job as Slurm has it; its folder has its script and its marks."""
 
-    def __init__(self) -> None:
-        self.jobs: dict[str, str] = {}
-        self.states: dict[str, str] = {}
-        self.refuse = ""
-        self.stop_after: int | None = None
-        self.end_state = "COMPLETED"
-        self.cancelled: list[str] = []
-        self.nodes = dict.fromkeys(NODES, "idle")
+    id: str
+    folder: Path
+    nodes: tuple[str, ...]
+    steps: list[str]
+    state: str = "RUNNING"
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it has not ended."""
+        return self.state in ("PENDING", "RUNNING")
+
+    def done(self) -> None:
+        """Leave the mark that its script has come to its end."""
+        (self.folder / DONE).write_text(f"{self.id} 0 1000\n")
+
+
+class PlayedSlurm:
+    """Slurm, played: one more step of each running job ends, as its script would end it, each time the runner sleeps."""
+
+    def __init__(self, names: Sequence[str] = NODES) -> None:
+        self.jobs: dict[str, PlayedJob] = {}
+        self.nodes = dict.fromkeys(names, "idle")
         self.reasons: dict[str, str] = {}
+        self.cancelled: list[str] = []
+        self.stop_after: int | None = None
+        """How many steps of a job end before the job itself does, in the middle of the next."""
+        self.end_state = "COMPLETED"
 
     def submit(self, script: str) -> str:
-        if self.refuse:
-            raise slurm.RefusedError(f"sbatch refused: {self.refuse}")
-        identity = str(len(self.jobs) + 1)
-        self.jobs[identity] = script
-        self.states[identity] = "RUNNING"
-        return identity
+        text, name = Path(script).read_text(), str(len(self.jobs) + 1)
+        (nodes,) = re.findall(r"^#SBATCH --nodelist=(\S+)$", text, re.MULTILINE)
+        steps = re.findall(r"^step (\S+)", text, re.MULTILINE)
+        self.jobs[name] = PlayedJob(name, Path(script).parent, tuple(nodes.split(",")), steps)
+        return name
 
     def find(self, name: str) -> str | None:
-        live = [(job, script) for job, script in self.jobs.items() if self.states[job] in ("PENDING", "RUNNING")]
-        found = [job for job, script in live if f"--job-name={name}\n" in Path(script).read_text()]
+        found = [job.id for job in self.jobs.values() if job.is_live and name == f"lumisite-{job.folder.name}"]
         return found[-1] if found else None
 
     def poll(self, jobs: Sequence[str]) -> Mapping[str, slurm.JobState]:
-        return {job: slurm.JobState(self.states.get(job, "")) for job in jobs}
+        states = {job: self.jobs[job].state for job in jobs}
+        return {job: slurm.JobState(state, "Resources" * (state == "PENDING")) for job, state in states.items()}
 
     def cancel(self, jobs: Sequence[str]) -> None:
         self.cancelled += jobs
-        self.states.update(dict.fromkeys(jobs, "CANCELLED"))
+        for job in jobs:
+            self.jobs[job].state = "CANCELLED"
 
     def nodes_of(self, _partition: str) -> dict[str, str]:
         return self.nodes
@@ -67,87 +87,92 @@ class PlayedSlurm:
         return self.reasons
 
     def go_on(self) -> None:
-        """Let one more step of each running job end, as its script would."""
-        for job, script in self.jobs.items():
-            if self.states[job] != "RUNNING":
-                continue
-            folder = Path(script).parent
-            steps = [line.split()[1] for line in Path(script).read_text().splitlines() if line.startswith("step ")]
-            ended = [step for step in steps if (folder / step / EXIT).exists()]
-            if self.stop_after is not None and len(ended) == self.stop_after:
-                (folder / steps[len(ended)]).mkdir(exist_ok=True)
-                (folder / steps[len(ended)] / "began").write_text("100.0\n")
-                self.states[job] = self.end_state
-            elif len(ended) == len(steps):
-                (folder / DONE).write_text(f"{job} 0 1000\n")
-                self.states[job] = "COMPLETED"
-            else:
-                step = folder / steps[len(ended)]
-                if (step / SKIP).exists():
-                    (step / EXIT).write_text(f"{SKIPPED} {200 + len(ended)}.5\n")
-                    continue
-                (step / RECORDS).mkdir(parents=True, exist_ok=True)
-                (step / "began").write_text("100.0\n")
-                (step / RECORDS / "0.json").write_text(
-                    json.dumps({"rank": 0, "local_rank": 0, "value": len(ended) + 1})
-                )
-                (step / EXIT).write_text(f"0 {200 + len(ended)}.5\n")
+        for job in self.jobs.values():
+            if job.state == "RUNNING":
+                self._end_step(job)
+
+    def _end_step(self, job: PlayedJob) -> None:
+        ended = [name for name in job.steps if (job.folder / name / EXIT).exists()]
+        if len(ended) == len(job.steps):
+            self._end_job(job)
+            return
+        step = job.folder / job.steps[len(ended)]
+        if (step / SKIP).exists():
+            (step / EXIT).write_text(f"{SKIPPED} 200.5\n")
+            return
+        (step / RECORDS).mkdir(parents=True, exist_ok=True)
+        (step / "began").write_text("100.0\n")
+        if self._is_lost(job, len(ended)):
+            return
+        for name, text in self._records(step.name, job.nodes):
+            (step / RECORDS / name).write_text(text)
+        (step / EXIT).write_text("0 200.5\n")
+
+    def _end_job(self, job: PlayedJob) -> None:
+        job.state = "COMPLETED"
+        job.done()
+
+    def _is_lost(self, job: PlayedJob, ended: int) -> bool:
+        """End a job before its time, where that is to be."""
+        if self.stop_after != ended:
+            return False
+        job.state = self.end_state
+        return True
+
+    def _records(self, _step: str, _nodes: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+        """Yield the files that the ranks of a step leave, with their text."""
+        yield "0.json", json.dumps({"rank": 0, "local_rank": 0, "value": 1.0})
+
+
+def play(patch: pytest.MonkeyPatch, cluster: PlayedSlurm) -> None:
+    """Put a played Slurm in the place of the real one; time passes when the runner sleeps."""
+    for name in ("submit", "find", "poll", "cancel", "nodes_of", "reasons_of"):
+        patch.setattr(slurm, name, getattr(cluster, name))
+    patch.setattr("lumisite.validate.run.runner.time.sleep", lambda _: cluster.go_on())
+
+
+# ---- a run with it
 
 
 def judge(steps: Sequence[Ended], expected: Expected) -> list[Line]:
     value = steps[0].records[0]["value"]
-    assert isinstance(value, int)
-    return [
-        expected.gate(passed("1 records passed")),
-        expected.sample("speed", float(value), "higher", "1/s"),
-    ]
+    return [expected.gate(passed("1 record passed")), expected.sample("speed", value, "higher", "1/s")]
 
 
-def a_group(name: str, nodes: tuple[str, ...]) -> Group:
-    step = ProbeStep(name, Srun("", ("true",)), "several", nodes, 1, 10)
-    return Group((step,), judge)
+def a_group(name: str) -> Group:
+    return Group((ProbeStep(name, Srun("", ("true",)), "several", NODES, 1, 10),), judge)
 
 
-def plans(folder: Path, jobs: int = 2) -> list[JobPlan]:
-    names = ("one", "two", "three")
-    return plan_jobs(folder, [a_group(name, NODES) for name in names], jobs)
-
-
-def plan_jobs(folder: Path, groups: Sequence[Group], jobs: int = 1) -> list[JobPlan]:
-    """Return jobs with the same steps."""
-    runs = [f"stamp-{number:02}" for number in range(1, jobs + 1)]
-    return [JobPlan(run, NODES, tuple(groups), f"{folder}/jobs/{run}") for run in runs]
-
-
-def play(monkeypatch: pytest.MonkeyPatch) -> PlayedSlurm:
-    """Put a played Slurm in the place of the real one; time passes when the runner sleeps."""
-    cluster = PlayedSlurm()
-    for name in ("submit", "find", "poll", "cancel", "nodes_of", "reasons_of"):
-        monkeypatch.setattr(slurm, name, getattr(cluster, name))
-    monkeypatch.setattr("lumisite.validate.run.runner.time.sleep", lambda _: cluster.go_on())
-    return cluster
-
-
-def runner(run: Run, reports: list[Finding] | None = None, jobs: int = 2) -> Runner:
-    request = replace(a_request(), folder=str(run.folder))
-    report = (reports if reports is not None else []).append
-    return Runner(run, LOADED.site, request, plans(run.folder, jobs), report, marks_s=0, slurm_s=0, grace_s=0)
+THREE = tuple(map(a_group, ("one", "two", "three")))
 
 
 def new_run(folder: Path) -> Run:
     return create_run(replace(a_request(), folder=str(folder)))
 
 
-def work(folder: Path, reports: list[Finding] | None = None) -> list[Sample | Gate]:
-    run = Run(folder) if (folder / "run.json").exists() else new_run(folder)
-    one = runner(run, reports)
+def runner(run: Run, reports: list[Finding], groups: Sequence[Group] = THREE, jobs: int = 2) -> Runner:
+    """Return the driver of jobs with the same steps."""
+    names = [f"stamp-{number:02}" for number in range(1, jobs + 1)]
+    plans = [JobPlan(name, NODES, tuple(groups), f"{run.folder}/jobs/{name}") for name in names]
+    request = replace(a_request(), folder=str(run.folder))
+    return Runner(run, LOADED.site, request, plans, reports.append, marks_s=0, slurm_s=0, grace_s=0)
+
+
+def drive(one: Runner, *, again: bool = False) -> list[Sample | Gate]:
+    """Have a driver do all its work, and return the lines of the run."""
     try:
-        run.lock()
-        one.restore()
+        one.run.lock()
+        one.restore(again=again)
         one.work()
     finally:
-        run.release()
-    return lines_of(folder / SAMPLES)
+        one.run.release()
+    return lines_of(one.run.folder / SAMPLES)
+
+
+def work(folder: Path, reports: list[Finding] | None = None, *, again: bool = False) -> list[Sample | Gate]:
+    """Begin a run, or go on with it."""
+    run = Run(folder) if (folder / RUN).exists() else new_run(folder)
+    return drive(runner(run, [] if reports is None else reports), again=again)
 
 
 def keys(lines: Sequence[Sample | Gate]) -> list[tuple[str, str, tuple[str, ...]]]:

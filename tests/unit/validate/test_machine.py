@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
@@ -13,23 +11,19 @@ import pytest
 from lumisite.cli import main
 from lumisite.findings.finding import Finding
 from lumisite.validate.lines import Gate
-from lumisite.validate.run.folder import SAMPLES, Run, lines_of
+from lumisite.validate.run.folder import SAMPLES, lines_of
 from lumisite.validate.run.node_sets import MOST_NODES, machine_sets
 from lumisite.validate.run.runner import MOST_JOBS
-from tests.support.played_machine import PlayedMachine, machine_of, playing, request_of, runner_of, validate
-from tests.support.played_slurm import job_gates
+from tests.support.played_machine import PlayedMachine, machine_of, request_of, validate
+from tests.support.played_slurm import job_gates, play
 
 NODES, SIZE = 26, 4
-
-
-def named(count: int) -> list[str]:
-    return [f"n{number:05}" for number in range(count)]
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 16, 64])
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 16, 17, 33, 63, 64, 65, 66, 2978])
 def test_each_node_is_in_one_job_and_all_jobs_hang_together(count: int, size: int) -> None:
-    nodes = named(count)
+    nodes = [f"n{number:05}" for number in range(count)]
     sets = machine_sets(nodes, size)
     assert all(2 <= len(names) <= max(size, 3) for names in sets)
     first: list[str] = []
@@ -38,42 +32,24 @@ def test_each_node_is_in_one_job_and_all_jobs_hang_together(count: int, size: in
             first += names
     assert first == nodes
     reached = {nodes[0]}
-    for _ in range(count):
-        more = {*chain(*(names for names in sets if reached.intersection(names)))}
-        if more <= reached:
-            break
+    while more := {*chain(*(names for names in sets if reached.intersection(names)))} - reached:
         reached |= more
     assert reached == {*nodes}
     assert len(sets) == len({*sets})
 
 
 def test_a_dry_run_says_what_a_machine_costs(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["validate", "--site", "lumi", "--nodes", "2978", "--out", "/scratch/x", "--dry-run"]) == 0
-    printed = capsys.readouterr()
-    first, second, *rest = printed.out.splitlines()
+    words = ["validate", "--site", "lumi", "--jobs", "1", "--out", "/scratch/x", "--dry-run", "--nodes"]
+    for count, jobs in ((MOST_NODES, "1 job"), (MOST_NODES + 1, "6 jobs")):
+        assert main([*words, str(count)]) == 0
+        assert capsys.readouterr().out.startswith(f"{jobs} on {count} nodes, ")
+    assert main([*words, "2978"]) == 0
+    first, _, *rest = capsys.readouterr().out.splitlines()
     assert first == f"200 jobs on 2978 nodes, {(2978 + 187 + 12) / 2} node hours at most"
-    assert re.fullmatch(r"  (\d+) steps of 128 ranks at most, in /scratch/x", second)
     assert any(line.split() == ["pairs-16n", "128", "ranks", "on", "16", "nodes"] for line in rest)
     assert len(rest) < 40  # one screen
-    assert main(["validate", "--site", "lumi", "--nodes", "2978", "--out", "/scratch/x", "--dry-run", "--json"]) == 0
-    script = json.loads(capsys.readouterr().out)["script"]
-    assert script.startswith("#!/bin/bash\n")
-    assert "step pairs-16n 240 srun --nodes=16 --ntasks=128 " in script
-
-
-def test_a_few_nodes_are_one_job_as_ever(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["validate", "--site", "lumi", "--jobs", "1", "--dry-run", "--nodes"]
-    assert main([*words, str(MOST_NODES)]) == 0
-    assert capsys.readouterr().out.startswith(f"1 job on {MOST_NODES} nodes, ")
-    assert main([*words, str(MOST_NODES + 1)]) == 0
-    assert capsys.readouterr().out.startswith(f"6 jobs on {MOST_NODES + 1} nodes, ")
-
-
-@pytest.mark.parametrize("words", [["--step-nodes", "1"], ["--step-nodes", "65"]])
-def test_jobs_that_cannot_be_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with suppress(SystemExit):
-        assert main(["validate", "--site", "lumi", "--nodes", "100", "--dry-run", *words]) == 2
-    assert words[0] in capsys.readouterr().err
+    assert main([*words, "2978", "--json"]) == 0
+    assert "step pairs-16n 240 srun --nodes=16 --ntasks=128 " in json.loads(capsys.readouterr().out)["script"]
 
 
 # ---- a played machine
@@ -84,43 +60,34 @@ def bad_gates(folder: Path) -> set[tuple[str, tuple[str, ...]]]:
     return {(gate.code, gate.nodes) for gate in gates if gate.verdict != "pass"}
 
 
-def test_only_nodes_at_fault_are_named_as_in_one_job(tmp_path: Path) -> None:
+def test_only_nodes_at_fault_are_named_as_in_one_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine, reports = machine_of(NODES), list[Finding]()
-    with playing(machine):
-        request = request_of(machine, tmp_path / "machine", SIZE)
-        result = validate(machine, request, reports)
+    play(monkeypatch, machine)
+    result = validate(request_of(machine, tmp_path / "machine", SIZE), reports)
     assert machine.most_jobs <= MOST_JOBS
     expected = {("node-interface", (machine.down_link,)), ("job-node-lost", (machine.lost,))}
     assert {entry for entry in bad_gates(tmp_path / "machine") if entry[0] != "step-skipped"} == expected
-    assert {slow["node"] for slow in result["verdict"]["slow_nodes"]} == {machine.slow}  # type: ignore[index]
-    few = PlayedMachine(machine.names[:SIZE], slow="n0004", down_link="n0002", lost="n0003")
-    with playing(few):
-        validate(few, request_of(few, tmp_path / "few", SIZE, divided=False), [])
-    assert {code for code, _ in bad_gates(tmp_path / "few")} == {code for code, _ in bad_gates(tmp_path / "machine")}
-    assert {report.code for report in reports} >= {"job-progress", "job-waits"}
+    assert {slow["node"] for slow in result["verdict"]["slow_nodes"]} == {machine.slow}
     # One line says what many wait for.
     assert [report.code for report in reports].count("job-waits") == 1
+    few = PlayedMachine([*machine.nodes][:SIZE], slow="n0004", down_link="n0002", lost="n0003")
+    play(monkeypatch, few)
+    validate(request_of(few, tmp_path / "few", SIZE, divided=False), [])
+    assert {code for code, _ in bad_gates(tmp_path / "few")} == {code for code, _ in bad_gates(tmp_path / "machine")}
 
 
-def test_jobs_whose_nodes_do_not_come_back_do_not_keep_the_run(tmp_path: Path) -> None:
-    machine = machine_of(NODES)
-    machine.states["n0001"] = "drained"
-    reports: list[Finding] = []
-    with playing(machine):
-        request = request_of(machine, tmp_path / "run", SIZE)
-        validate(machine, request, reports)
+def test_jobs_whose_nodes_do_not_come_back_do_not_keep_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, reports = machine_of(NODES), list[Finding]()
+    play(monkeypatch, machine)
+    machine.nodes["n0001"] = "drained"
+    request = request_of(machine, tmp_path, SIZE)
+    validate(request, reports)
     waiting = {report.subject for report in reports if report.code == "job-nodes-away" and report.nodes == ("n0001",)}
     # The first of its set is in one on each level of the tree.
     assert len(waiting) == sum("n0001" in names for names in request.node_sets) == len(machine.cancelled)
-    assert ("job-nodes-away", ("n0001",)) in bad_gates(tmp_path / "run")
-    machine.states["n0001"] = "idle"
-    run = Run(tmp_path / "run")
-    with playing(machine):
-        driver = runner_of(run, request, reports.append)
-        run.lock()
-        driver.restore(again=True)
-        driver.work()
-    run.release()
-    ends = job_gates(lines_of(tmp_path / "run" / SAMPLES))
+    assert ("job-nodes-away", ("n0001",)) in bad_gates(tmp_path)
+    machine.nodes["n0001"] = "idle"
+    validate(request, [], again=True)
+    ends = job_gates(lines_of(tmp_path / SAMPLES))
     # That of the lost node waits for it now.
     assert {(gate.code, gate.nodes) for gate in ends if gate.verdict != "pass"} == {("job-nodes-away", (machine.lost,))}

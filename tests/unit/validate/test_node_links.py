@@ -1,19 +1,14 @@
-"""Whose link it is: the judge on what nodes sent each other, and the script between name spaces' own addresses."""
+"""Whose link it is: the judge on what nodes sent each other."""
 
 from __future__ import annotations
 
 import itertools
-import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lumisite.validate.probes.node.judge_exchange import compare_links
-from lumisite.validate.probes.probe import scripts
 
 HSN = ("hsn0", "hsn1")
 #: What one row of a record is where this is wrong.
@@ -86,26 +81,3 @@ def test_a_network_on_which_nothing_works_is_no_nodes_fault(nodes: tuple[str, ..
 def test_links_of_a_node_with_a_finding_tell_nothing() -> None:
     records = exchanged(SIX, lambda source, target, _: "connect" if "n2" in (source, target) else "")
     assert found(records, ["n2"]) == []
-
-
-def test_the_script_sends_to_all_and_says_where_one_does_not_answer(tmp_path: Path) -> None:
-    """Three nodes on this machine's own loopback, of which the third leaves the address of a port that is closed."""
-    for name in ("node_exchange.py", "lumisite_record.py"):
-        (tmp_path / name).write_bytes(scripts()[name].read_bytes())
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "2.address").write_text(json.dumps({"host": "n3", "addresses": {"lo": ["127.0.0.1", 9]}}))
-    (out / "2.json").write_text("{}")
-    started = []
-    for rank in (0, 1):
-        command = [sys.executable, "-EsB", str(tmp_path / "node_exchange.py"), str(out), "lo", "none0"]
-        environment = {"SLURM_PROCID": str(rank), "SLURM_NTASKS": "3", "SLURMD_NODENAME": f"n{rank + 1}"}
-        started.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
-    assert [process.communicate(timeout=60)[1] for process in started] == ["", ""]
-    record = json.loads((out / "0.json").read_text())
-    assert (record["host"], record["part"], record["counters"]["none0"]) == ("n1", "exchange", {})
-    rows = {row["to"]: row for row in record["sent"]}
-    assert (rows["n2"]["at"], rows["n2"]["error"], rows["n2"]["again"]) == ("", "", 0)
-    assert rows["n2"]["segments"] > 200
-    assert (rows["n3"]["at"], rows["n3"]["error"]) == ("connect", "Connection refused")
-    assert sorted(path.name for path in out.iterdir()) == ["0.json", "1.json", "2.address", "2.json"]

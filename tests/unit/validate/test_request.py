@@ -1,4 +1,4 @@
-"""The request of a run: kept in run.json, and gone on with only as it began."""
+"""The request of a run: which nodes it takes, kept in run.json, and gone on with only as it began."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.cli.validate import no_capture
-from lumisite.errors import ResolveError
+from lumisite.errors import ResolveError, ToolError
 from lumisite.findings.finding import Place
+from lumisite.validate.run.node_sets import choose_node_sets
 from lumisite.validate.run.plan import plans_of, require_unchanged
 from lumisite.validate.run.request import parse_request, request_json
 from tests.support.played_slurm import new_run
@@ -73,14 +74,27 @@ def test_a_run_does_not_go_on_where_what_it_measures_has_changed() -> None:
         assert words in str(refused.value)
 
 
-def test_no_job_is_submitted_where_nothing_is_deployed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize(
+    ("words", "deployed", "refusal"),
+    [
+        ([], False, "ROOT: nothing is deployed here"),
+        (["--baseline", "--into", "ROOT/before"], True, "ROOT/before/samples.jsonl:1: "),
+    ],
+)
+def test_no_job_is_submitted_that_would_be_for_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], deployed: bool,
+    refusal: str,
+) -> None:  # fmt: skip
+    """Where no module is deployed, and where the lines of the baseline that it is to be added to are damaged."""
     monkeypatch.setattr("lumisite.validate.run.new_request.require_shared", lambda *_: None)
-    root = LOADED.site.root
-    Path("site.yaml").write_text(site_text((f"root: {root}\n", f"root: {tmp_path}\n")))
-    assert main(["validate", "--site", "site.yaml", "--out", str(tmp_path / "run")]) == 3
-    assert f"{tmp_path}: nothing is deployed here" in capsys.readouterr().err
+    (tmp_path / "before").mkdir()
+    (tmp_path / "before/samples.jsonl").write_text("{\n")
+    if deployed:
+        (tmp_path / "current/modules").mkdir(parents=True)
+    Path("site.yaml").write_text(site_text((f"root: {LOADED.site.root}\n", f"root: {tmp_path}\n")))
+    words = [word.replace("ROOT", str(tmp_path)) for word in words]
+    assert main(["validate", "--site", "site.yaml", "--out", str(tmp_path / "run"), *words]) == 3
+    assert refusal.replace("ROOT", str(tmp_path)) in capsys.readouterr().err
 
 
 def test_why_no_node_could_be_captured_is_said_with_what_does_it_by_hand(tmp_path: Path) -> None:
@@ -90,3 +104,38 @@ def test_why_no_node_could_be_captured_is_said_with_what_does_it_by_hand(tmp_pat
     (run.job_folder(plans[1].run) / "facts.stderr").write_text("No such file: python3.11\nNo module named lumisite\n")
     words = f"No module named lumisite (`lumisite facts -o {tmp_path}/run/facts.json` on a node does it by hand)"
     assert no_capture(run, plans) == f"no node could be captured: {words}"
+
+
+# ---- its nodes
+
+
+def nodes(text: str) -> dict[str, str]:
+    return {name: state for name, _, state in (word.partition(":") for word in text.split())}
+
+
+@pytest.mark.parametrize(
+    ("state", "size", "wanted", "found"),
+    [
+        ("a:idle b:idle c:idle d:idle", 2, 2, [("a", "b"), ("c", "d")]),
+        ("a:idle b:idle c:idle", 2, 2, [("a", "b")]),
+        ("a:drained b:idle c:down d:idle e:idle f:idle", 2, 2, [("b", "d"), ("e", "f")]),
+        ("a:allocated b:idle c:idle", 1, 3, [("b",), ("c",), ("a",)]),
+        ("a:maint b:idle", 1, 2, [("b",)]),
+    ],
+)
+def test_free_nodes_first_and_never_drained_ones(
+    state: str, size: int, wanted: int, found: list[tuple[str, ...]]
+) -> None:
+    assert choose_node_sets(nodes(state), size, wanted) == found
+
+
+def test_in_a_reservation_its_nodes_count_as_free() -> None:
+    assert choose_node_sets(nodes("a:maint b:reserved c:idle"), 1, 3, reserved=True, only=["a", "b"]) == [
+        ("a",),
+        ("b",),
+    ]
+
+
+def test_too_few_nodes_are_refused_with_their_states() -> None:
+    with pytest.raises(ToolError, match=r"2 nodes are needed and 1 are usable: a drained \(bad DIMM\), b down \("):
+        choose_node_sets(nodes("a:drained b:down c:idle"), 2, 1, reasons={"a": "bad DIMM"})

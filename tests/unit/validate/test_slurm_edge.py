@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import time
 from pathlib import Path
@@ -31,40 +30,20 @@ def test_nodes_have_their_states_without_marks(fp: FakeProcess) -> None:
     assert list(slurm.nodes_of("g").items()) == states
 
 
-@pytest.mark.parametrize("out", ["17\n", "17;cluster\n"])
-def test_a_job_has_an_id(fp: FakeProcess, out: str) -> None:
+@pytest.mark.parametrize("out", ["17\n", "17;cluster\n", "", "Submitted.\n", "12;x\n0\0\n", "1" * 10_000])
+def test_a_job_has_an_id_and_an_answer_without_one_is_no_job(fp: FakeProcess, out: str) -> None:
     fp.register(["sbatch", "--parsable", "job.sh"], stdout=out)
-    assert slurm.submit("job.sh") == "17"
-
-
-def test_a_refusal_keeps_slurms_words(fp: FakeProcess) -> None:
-    err = "sbatch: warning: something\nsbatch: error: Batch job submission failed: Invalid account\n"
-    fp.register(["sbatch", "--parsable", "job.sh"], stderr=err, returncode=1)
-    with pytest.raises(slurm.RefusedError) as refused:
+    if out.startswith("17"):
+        assert slurm.submit("job.sh") == "17"
+        return
+    with pytest.raises(slurm.RefusedError, match=r"^sbatch answered .* where a job id was expected"):
         slurm.submit("job.sh")
-    assert refused.value.finding.code == "sbatch-refused"
-    assert refused.value.finding.message == "sbatch refused: Batch job submission failed: Invalid account"
 
 
 def test_jobs_in_the_queue_need_one_question(fp: FakeProcess) -> None:
     squeue(fp, "1,2", "1|RUNNING|None\n2|PENDING|Resources\n")
     assert slurm.poll(["1", "2"]) == {"1": JobState("RUNNING", "None"), "2": JobState("PENDING", "Resources")}
     assert not slurm.poll([])
-
-
-def program(folder: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put a program of this name before all others."""
-    (folder / name).write_text(f"#!/bin/sh\n{text}\n")
-    (folder / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-
-
-@pytest.mark.parametrize("said", ["", "Submitted.\n", "12;x\n0\0\n", "1" * 10_000])
-def test_an_answer_without_a_job_id_is_no_job(fp: FakeProcess, said: str) -> None:
-    fp.register(["sbatch", "--parsable", "job.sh"], stdout=said)
-    with pytest.raises(slurm.RefusedError) as refused:
-        slurm.submit("job.sh")
-    assert refused.value.finding.code == "sbatch-refused"
 
 
 @pytest.mark.parametrize(
@@ -89,14 +68,12 @@ def test_a_controller_that_is_silent_ends_and_refuses_no_job(fp: FakeProcess) ->
 
 
 def test_cancelling_a_job_that_has_ended_is_no_fault(fp: FakeProcess) -> None:
-    fp.register(
-        ["scancel", "1"], stderr="scancel: error: Kill job error on job id 1: Invalid job id specified", returncode=1
-    )
+    ended = "scancel: error: Kill job error on job id 1: Invalid job id specified"
+    fp.register(["scancel", "1"], stderr=ended, returncode=1)
     slurm.cancel(["1"])
-    fp.register(["scancel", "2"], stderr="scancel: error: Unable to contact slurm controller", returncode=1)
-    with pytest.raises(ToolError) as refused:
+    fp.register(["scancel", "2"], stderr=SILENT.replace("slurm_load_jobs", "scancel:"), returncode=1)
+    with pytest.raises(ToolError, match=r"^scancel 2: Unable to contact slurm controller"):
         slurm.cancel(["2"])
-    assert str(refused.value).startswith("scancel 2: Unable to contact slurm controller (")
 
 
 def test_the_shells_modules_do_not_reach_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,9 +100,8 @@ def test_a_reservation_names_its_nodes(fp: FakeProcess) -> None:
     fp.register(["scontrol", "show", "hostnames", "nid[000001-000002]"], stdout="nid000001\nnid000002\n")
     assert slurm.nodes_of_reservation("maint") == ["nid000001", "nid000002"]
     fp.register(["scontrol", "--oneliner", "show", "reservation", "soon"], stdout="ReservationName=soon Nodes=(null)")
-    with pytest.raises(ToolError) as refused:
+    with pytest.raises(ToolError, match=r"^soon: the reservation has no nodes"):
         slurm.nodes_of_reservation("soon")
-    assert str(refused.value).startswith("soon: the reservation has no nodes")
 
 
 @pytest.mark.parametrize("times", [3, 99])
