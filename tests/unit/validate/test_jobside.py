@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import ctypes
 import json
 import os
 import socket
@@ -16,10 +17,9 @@ import pytest
 from lumisite.validate.probes.job import lumisite_record
 from lumisite.validate.probes.probe import scripts
 from lumisite.validate.run.folder import read_records
-from tests.support.job_scripts import put_scripts
 
 PYTHON = ("environment.py", "lumisite_record.py", "node_exchange.py")
-SHELL = {"environment_node.sh": "bash"}
+WAITS = "GRACE_S = 1.0\n"
 
 #: What no script expects: bytes that are no text, a line break, a home that is not there.
 HOSTILE = {
@@ -34,6 +34,14 @@ HOSTILE = {
     b"MIOPEN_CUSTOM_CACHE_DIR": b"",
     b"SLURM_CPU_BIND": b"\x01\"\\\xff",
 }  # fmt: skip
+
+
+def put_scripts(folder: Path, *names: str) -> None:
+    """Put scripts into a folder, all where none is named; a rank that fails has nobody to wait for."""
+    folder.mkdir(exist_ok=True)
+    assert WAITS in scripts()["rank.py"].read_text()
+    for name in names or scripts():
+        (folder / name).write_text(scripts()[name].read_text().replace(WAITS, "GRACE_S = 0.0\n"))
 
 
 def left_by(script: str, *arguments: str, launcher: str = sys.executable) -> dict[str, Any]:
@@ -63,11 +71,6 @@ def test_no_annotation_needs_a_newer_python() -> None:
             for annotation in filter(None, annotations):
                 evaluated = any(isinstance(part, ast.Subscript | ast.BinOp) for part in ast.walk(annotation))
                 assert not evaluated, f"{name}:{annotation.lineno}: quote it, Python 3.6 cannot evaluate it"
-
-
-@pytest.mark.parametrize("name", SHELL)
-def test_shells_read_them(name: str) -> None:
-    subprocess.run([SHELL[name], "-n", str(scripts()[name])], check=True)
 
 
 def test_a_rank_records_which_private_directories_the_prolog_could_not_use(tmp_path: Path) -> None:
@@ -120,32 +123,81 @@ def test_a_node_records_which_files_its_paths_are(tmp_path: Path) -> None:
     assert names <= left_by("environment.py")["limits"].keys()
 
 
-#: A PyTorch whose group cannot be taken down.
+#: PyTorch as far as a rank asks it for its device, and a group that is made up; `waits` is how it is taken down.
 TORCH = """
 import types
 __version__ = "0"
-device = lambda *_: types.SimpleNamespace(type="cpu")
-set_num_threads = ones = lambda *_, **__: None
+device = lambda kind, index=0: types.SimpleNamespace(type=kind, name=f"{kind}:{index}")
+ones = lambda *_, device: print("made on", device.name)
+set_num_threads = lambda *_: None
+class Gpus:
+    device_count = lambda: 3
+    set_device = lambda device: print("set", device.name)
+    synchronize = lambda device: print("waited for", device.name)
+xpu = Gpus
 """
 DISTRIBUTED = """
 import time
-init_process_group = all_reduce = barrier = lambda *_, **__: None
+init_process_group = lambda backend, **_: print("met by", backend)
+all_reduce = barrier = lambda *_, **__: None
 get_world_size = lambda: 1
-destroy_process_group = lambda: time.sleep(600)
+destroy_process_group = lambda: time.sleep({})
 """
 
 
+def meet(folder: Path, words: str, leaving_s: int = 0, **environment: str) -> tuple[list[str], dict[str, Any]]:
+    """Have a rank join the others and leave them, and return what it did and its record."""
+    put_scripts(folder, "rank.py", "lumisite_record.py")
+    (folder / "torch").mkdir()
+    (folder / "torch/__init__.py").write_text(TORCH)
+    (folder / "torch/distributed.py").write_text(DISTRIBUTED.format(leaving_s))
+    (folder / "meet.py").write_text("import rank\nrank.run(rank.Rank.connect)\n")
+    (folder / "out").mkdir()
+    own = {"MASTER_ADDR": "none", "MASTER_PORT": "1", "SLURM_PROCID": "0", **environment}
+    command = [sys.executable, "meet.py", "out", "--limit", "9", *words.split()]
+    done = subprocess.run(
+        command, cwd=folder, env={**os.environ, **own}, timeout=60, check=True, capture_output=True, text=True
+    )
+    record: dict[str, Any] = json.loads((folder / "out/0.json").read_text())
+    return done.stdout.splitlines(), record
+
+
 def test_a_rank_ends_with_its_record_where_gloos_group_does_not_go(tmp_path: Path) -> None:
-    put_scripts(tmp_path, "rank.py", "lumisite_record.py")
-    (tmp_path / "torch").mkdir()
-    (tmp_path / "torch/__init__.py").write_text(TORCH)
-    (tmp_path / "torch/distributed.py").write_text(DISTRIBUTED)
-    (tmp_path / "meet.py").write_text("import rank\nrank.run(rank.Rank.connect)\n")
-    (tmp_path / "out").mkdir()
-    environment = {**os.environ, "MASTER_ADDR": "none", "MASTER_PORT": "1", "SLURM_PROCID": "0"}
-    command = [sys.executable, "meet.py", "out", "--backend", "gloo", "--limit", "9"]
-    subprocess.run(command, cwd=tmp_path, env=environment, timeout=30, check=True)
-    assert json.loads((tmp_path / "out/0.json").read_text())["world_size"] == 1
+    _, record = meet(tmp_path, "--backend gloo", leaving_s=600)
+    assert record["world_size"] == 1
+
+
+def test_a_rank_takes_the_device_that_it_is_told(tmp_path: Path) -> None:
+    words = "--backend xccl --device xpu --settings CCL_"
+    done, record = meet(tmp_path, words, SLURM_LOCALID="4", CCL_X="1")
+    assert done == ["set xpu:1", "met by xccl", "made on xpu:1", "waited for xpu:1"]
+    assert record["environment"] == {"CCL_X": "1"}
+
+
+class Runtime:
+    """A run-time library with two GPUs, whose functions are called as it is told."""
+
+    def __init__(self, name: str) -> None:
+        if name != "libtwo.so":
+            raise OSError(name)
+
+    def count(self, number: ctypes._CArgObject) -> int:
+        ctypes.cast(number, ctypes.POINTER(ctypes.c_int))[0] = 2
+        return 0
+
+    def address(self, text: ctypes.Array[ctypes.c_char], size: ctypes.c_int, index: ctypes.c_int) -> int:
+        text.value = f"0000:C{index.value}:00.0".encode()[: size.value]
+        return 0
+
+
+def test_addresses_come_from_the_library_that_the_site_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(scripts()["lumisite_record.py"].parent))
+    found: dict[str, Any] = {"__name__": "environment"}
+    exec(compile(scripts()["environment.py"].read_text(), "environment.py", "exec"), found)
+    monkeypatch.setattr(ctypes, "CDLL", Runtime)
+    words = "environment.py out --runtime libgone.so:a:b --runtime libtwo.so:count:address"
+    monkeypatch.setattr(sys, "argv", words.split())
+    assert found["bus_ids"]() == ["0000:c0:00.0", "0000:c1:00.0"]
 
 
 def test_ranks_of_a_node_leave_one_record_and_report_in_one_file(tmp_path: Path) -> None:
