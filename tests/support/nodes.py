@@ -9,8 +9,7 @@ from functools import cache
 
 from tests.support.dict_trees import Link
 from tests.support.elves import elf
-from tests.unit.machine.test_live import lumi_g_files
-from tests.unit.machine.test_topology import LUMI_G
+from tests.support.lumi_g import LUMI_G, lumi_g_files
 
 NodeFiles = dict[str, bytes | Link]
 
@@ -67,10 +66,10 @@ def _usual(versions: Versions) -> Mapping[str, bytes | Link]:
 
 def _kernel(versions: Versions) -> NodeFiles:
     files: NodeFiles = {}
-    for path, text in lumi_g_files().items():
+    for path, content in lumi_g_files().items():
         for new, old in versions.buses.items():
             path = path.replace(f"0000:{new}:00.0", f"0000:{old}:00.0")
-        files[f"/{path}"] = text.encode()
+        files[path] = content
     config = b"CONFIG_64BIT=y\nCONFIG_DMABUF_MOVE_NOTIFY=y\nCONFIG_PCI_P2PDMA=y\n"
     buses = {
         path.split("/")[5] for path in files if path.startswith("/sys/bus/pci/devices/0000:") and ":02:" not in path

@@ -8,8 +8,8 @@ import pytest
 from lumisite.cli import main, masks
 from lumisite.machine.host import DiskTree
 from lumisite.site.load import load_site
-from tests.unit.machine.test_live import lumi_g_files, write
-from tests.unit.machine.test_masks import PUBLISHED, PUBLISHED_BOTH_THREADS
+from tests.support.dict_trees import write_tree
+from tests.support.lumi_g import PUBLISHED, PUBLISHED_BOTH_THREADS, lumi_g_files
 
 pytestmark = pytest.mark.usefixtures("at_lumi")
 
@@ -81,9 +81,7 @@ def test_a_file_of_another_node_is_taken_as_it_is_and_that_is_said(capsys: Outpu
 def test_the_live_node_is_limited_to_what_the_process_may_use(
     tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = lumi_g_files()
-    files["proc/self/status"] = "Cpus_allowed_list:\t1-7,9-15,65-71\n"
-    write(files, tmp_path)
+    write_tree(tmp_path, {**lumi_g_files(), "/proc/self/status": b"Cpus_allowed_list:\t1-7,9-15,65-71\n"})
     monkeypatch.setattr(masks, "DiskTree", lambda _root: DiskTree(str(tmp_path)))
     assert [entry["cpus"] for entry in answers(capsys, "--node", "live", "--gpus", "4,5")] == ["1-7", "9-15"]
     assert [entry["cpus"] for entry in answers(capsys, "--node", "live", "--gpus", "4", "--cpus", "0-3")] == ["1-3"]

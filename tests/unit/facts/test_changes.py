@@ -10,14 +10,13 @@ import pytest
 
 from lumisite.facts.compare import compare
 from lumisite.facts.facts import Facts
-from lumisite.facts.kinds import KINDS
 from lumisite.facts.report import ChangeReport, make_report, report_json
 from lumisite.facts.touches import platform_of
 from lumisite.site.load import parse_plan
 from lumisite.site.plans import LoadedPlan
-from tests.support.breaks import BREAKS, LUMI, facts_of, report_of
-from tests.support.breaks.libraries import FABRIC
+from tests.support.captured import LUMI, facts_of, node_with
 from tests.support.nodes import AFTER, BEFORE, LATEST, lumi_node, sif_head
+from tests.unit.facts.test_planted_changes import BREAKS, FABRIC, report_of
 
 PLAN = f"""\
 plan: 2
@@ -34,29 +33,9 @@ lines:
 OTHER = PLAN.split("library_path")[0].replace(LATEST, "/images/small.sif")
 
 
-@pytest.fixture(name="node", scope="module")
-def _node() -> Facts:
-    return facts_of(lumi_node())
-
-
 @pytest.fixture(name="january", scope="module")
-def _january(node: Facts) -> ChangeReport:
-    return make_report(facts_of(lumi_node(BEFORE)), node, LUMI)
-
-
-def test_every_kind_of_change_that_is_no_text_has_a_planted_break(january: ChangeReport) -> None:
-    seen = {one.kind for report in (january, *map(report_of, BREAKS.values())) for one in report.changes}
-    assert seen >= {kind.name for kind in KINDS if kind.read is None} - {"unreadable", "library-rights"}
-
-
-@pytest.mark.parametrize(
-    ("name", "back"),
-    [("json-c mismatch", "library-new"), ("vanished interface", "interface"), ("vanished image", "image")],
-)
-def test_what_comes_back_is_reported_too(name: str, back: str, node: Facts) -> None:
-    row = BREAKS[name]
-    report = make_report(facts_of(lumi_node(AFTER, row.files)), node, LUMI)
-    assert (back, row.change[1]) in [(one.kind, one.subject) for one in report.changes]
+def _january() -> ChangeReport:
+    return make_report(facts_of(lumi_node(BEFORE)), node_with(), LUMI)
 
 
 def test_january_is_recognised_by_the_platforms_of_the_site(january: ChangeReport) -> None:
@@ -71,13 +50,6 @@ def test_january_is_recognised_by_the_platforms_of_the_site(january: ChangeRepor
     assert len(changes) == 16
 
 
-def test_releases_that_leave_the_drivers_range_are_named_with_their_modules(january: ChangeReport) -> None:
-    driver = next(one for one in january.changes if one.kind == "driver")
-    modules = {touch.name for touch in driver.touches if touch.what == "module"}
-    assert "singularity-AI-bindings/24.03-rocm6.0" in modules
-    assert all("rocm6.2" not in name for name in modules)
-
-
 @pytest.mark.parametrize(
     ("name", "is_lost"),
     [
@@ -86,12 +58,15 @@ def test_releases_that_leave_the_drivers_range_are_named_with_their_modules(janu
         ("laifs/containers/lumi-multitorch-u24r62f21m43t29.sif", False),
     ],
 )
-def test_images_that_leave_the_drivers_range_are_named(name: str, is_lost: bool) -> None:
+def test_images_and_modules_that_leave_the_drivers_range_are_named(name: str, is_lost: bool) -> None:
     path = f"/appl/local/{name}"
     planted = {path: sif_head(9)}
     report = make_report(facts_of(lumi_node(BEFORE, planted)), facts_of(lumi_node(AFTER, planted)), LUMI)
     driver = next(one for one in report.changes if one.kind == "driver")
     assert [touch.name for touch in driver.touches if touch.what == "image"] == ([path] if is_lost else [])
+    modules = {touch.name for touch in driver.touches if touch.what == "module"}
+    assert "singularity-AI-bindings/24.03-rocm6.0" in modules
+    assert all("rocm6.2" not in name for name in modules)
 
 
 def test_users_read_what_changed_and_what_to_rebuild(january: ChangeReport) -> None:
@@ -107,35 +82,8 @@ def test_users_read_what_changed_and_what_to_rebuild(january: ChangeReport) -> N
         assert part in text, part
 
 
-@pytest.mark.parametrize(
-    ("name", "message", "users"),
-    [
-        ("vanished interface", "gone: driver cxi_ss1, state up", "hsn3 is gone: do not name it in NCCL_SOCKET_IFNAME."),
-        ("a release of MPICH has gone", "gone: 9.0.1", "that name /opt/cray/pe/mpich/9.0.1: gone."),
-        ("default CPE", "25.03 -> 25.09", "The default release of CPE is 25.09 now."),
-        ("swapped bus ids", "cpus 16-23,80-87 -> ", "GPUs are nearer to other cores than before: correct CPU masks"),
-        ("rebuilt library", "another file /usr/lib64/libjson-c.so.5", "are other files now: libjson-c.so.5."),
-        ("emptied library", "cannot be loaded (", "take libcxi.so.1 from the host, which no longer has it."),
-        ("dangling link", "/usr/lib64/libcxi.so.1 is a broken link to /usr/lib64/libcxi.so.1.6.0", "take libcxi.so.1"),
-        (
-            "a cache that is older than two libraries",
-            "is in /opt/net/lib, but not in /etc/ld.so.cache",
-            "libjson-c.so.5",
-        ),
-        ("image replaced in place", "another image under the same name", "was replaced by another image."),
-        ("retargeted image alias", "other.sif", "To stay with the image that it was, name /appl/local/laifs"),
-        ("vanished image", "image is gone", f"{LATEST} is gone."),
-        ("an image more", "new image", "other.sif: new image."),
-    ],
-)
-def test_a_change_is_said_to_admins_and_to_users(name: str, message: str, users: str) -> None:
-    report = report_of(BREAKS[name])
-    change = next(one for one in report.changes if (one.kind, one.subject) == BREAKS[name].change)
-    assert message in change.message
-    assert users in " ".join(report.users)
-
-
-def test_users_read_whom_each_soname_concerns_that_went(node: Facts) -> None:
+def test_users_read_whom_each_soname_concerns_that_went() -> None:
+    node = node_with()
     path = node.loads["libcxi.so.1"]
     others = {name: at for name, at in node.loads.items() if name != "libcxi.so.1"}
     before = replace(node, loads=others | {"libcxi.so.0": path, "libcxi.so.1": path})
@@ -155,7 +103,7 @@ def test_json_has_codes_and_values(january: ChangeReport) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["SONAME change", "library from another directory", "renamed libfabric directory", "retargeted image alias"]
+    "name", ["SONAME change", "library from another folder", "renamed libfabric", "alias of an image led elsewhere"]
 )
 def test_the_stored_plans_that_a_change_touches_are_named(name: str) -> None:
     texts = {"a.yaml": PLAN, "other.yaml": OTHER, "old.yaml": PLAN.replace("2026-01", "2024-08")}
@@ -164,14 +112,14 @@ def test_the_stored_plans_that_a_change_touches_are_named(name: str) -> None:
     assert {touch.name for one in changes for touch in one.touches if ".yaml" in touch.name} == {"a.yaml"}
 
 
-def test_a_node_that_fits_no_platform_is_compared_all_the_same(node: Facts) -> None:
+def test_a_node_that_fits_no_platform_is_compared_all_the_same() -> None:
     assert platform_of(LUMI, Facts(site="lumi")) is None
-    assert platform_of(LUMI, replace(node, slurm="99.1.1")) is None
+    assert platform_of(LUMI, replace(node_with(), slurm="99.1.1")) is None
     assert make_report(Facts(site="lumi"), Facts(site="lumi", slurm="99.1.1"), LUMI).was == LUMI.platform
 
 
-def test_gpus_are_not_compared_where_a_capture_lacks_the_topology(node: Facts) -> None:
+def test_gpus_are_not_compared_where_a_capture_lacks_the_topology() -> None:
     """Without it GPUs have no places, so a capture has none of them; the capture has said why."""
-    lacking = facts_of(lumi_node(changes={"/sys/devices/system/cpu/online": None}))
+    node, lacking = node_with(), node_with({"/sys/devices/system/cpu/online": None})
     for pair in ((node, lacking), (lacking, node)):
         assert [change.kind for change in compare(*pair)] == ["cpus"]

@@ -11,14 +11,9 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.facts.facts import Facts, format_facts, parse_facts
-from tests.support.breaks import facts_of
+from tests.support.captured import node_with
 from tests.support.dict_trees import write_tree
 from tests.support.nodes import lumi_node
-
-
-@pytest.fixture(name="node", scope="module")
-def _node() -> Facts:
-    return facts_of(lumi_node())
 
 
 def written(path: Path, facts: Facts) -> str:
@@ -27,12 +22,11 @@ def written(path: Path, facts: Facts) -> str:
 
 
 def test_the_command_says_by_its_exit_code_whether_something_changed(
-    tmp_path: Path, node: Facts, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    same, other = (
-        written(tmp_path / "same", node),
-        written(tmp_path / "other", replace(node, slurm="25.05.1", host="nid9")),
-    )
+    node = node_with()
+    same = written(tmp_path / "same", node)
+    other = written(tmp_path / "other", replace(node, slurm="25.05.1", host="nid9"))
     assert main(["changes", same, same]) == 0
     assert capsys.readouterr() == ("nothing changed\n", "")
     assert main(["changes", same, other]) == 1
@@ -47,28 +41,26 @@ def test_the_command_says_by_its_exit_code_whether_something_changed(
 @pytest.mark.parametrize(
     ("before", "after", "more", "message"),
     [
-        ("node", "nowhere", [], "nowhere: cannot be read: No such file or directory"),
         ("node", ".", [], ".: cannot be read: it is not a file but a directory"),
         ("node", "broken", [], "[file-unreadable]"),
         ("node", "twin", [], "[facts-mismatch]"),
         ("node", "node", ["--site", "twin"], "[facts-mismatch]"),
-        ("skerry", "skerry", [], "[facts-mismatch]"),
+        ("hostile", "hostile", [], "[facts-mismatch]"),
     ],
 )
 def test_bad_input_is_named(
     before: str, after: str, more: list[str], message: str,
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node: Facts, capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
-    written(tmp_path / "node", node)
-    written(tmp_path / "twin", Facts(site="twin"))
-    written(tmp_path / "skerry", Facts(site="../../etc/passwd"))
-    (tmp_path / "broken").write_text(format_facts(node)[:500])
+    for name, facts in {"node": node_with(), "twin": Facts("twin"), "hostile": Facts("../../etc/passwd")}.items():
+        written(tmp_path / name, facts)
+    (tmp_path / "broken").write_text(format_facts(node_with())[:500])
     assert main(["changes", before, after, *more]) == 2
-    said = capsys.readouterr()
-    assert message in said.err
-    assert "\n" not in said.err.strip()
-    assert said.out == ""
+    output = capsys.readouterr()
+    assert message in output.err
+    assert "\n" not in output.err.strip()
+    assert output.out == ""
 
 
 def test_a_machine_that_nobody_has_described_is_read_and_given_no_site(

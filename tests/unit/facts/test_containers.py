@@ -11,9 +11,7 @@ from lumisite.facts.compare import compare
 from lumisite.facts.facts import Facts
 from lumisite.facts.report import make_report
 from lumisite.machine.host import DiskTree
-from tests.support import breaks
-from tests.support.breaks import LUMI
-from tests.support.breaks.row import Plant
+from tests.support.captured import LUMI, Plant, node_with
 from tests.support.dict_trees import Link, write_tree
 from tests.support.nodes import AFTER, lumi_node
 
@@ -43,10 +41,7 @@ BASE: Plant = {
 
 
 def facts_of(*plants: Plant) -> Facts:
-    planted = {**BASE}
-    for plant in plants:
-        planted |= plant
-    return breaks.facts_of(lumi_node(AFTER, planted))
+    return node_with(BASE, *plants)
 
 
 def found(before: Facts, after: Facts) -> list[tuple[str, str, str | None, str | None]]:
@@ -64,10 +59,7 @@ def stated(old: bytes, new: bytes) -> Plant:
         (stated(b"control = yes", b"control = no"), ("runtime-directive", "user bind control", "yes", "no")),
         (stated(b"= /appl, /pfs", b"=/appl"), ("runtime-directive", "limit container paths", "/pfs", None)),
         (stated(b"limit container paths = /appl, /pfs\n", b""), ("runtime-directive", "limit container paths", "/appl, /pfs", None)),
-        (stated(b"\nallow setuid = yes", b"\nallow setuid = yes # so"), ("runtime-directive", "allow setuid", "yes", "yes # so")),
-        (stated(b"bind path = /opt\n", b""), ("runtime-directive", "bind path", "/opt", None)),
         ({CONF: STATED + b"mount hostfs = yes\n"}, ("runtime-directive", "mount hostfs", "no", "yes")),
-        ({CONF: STATED + b"enable overlay = no\n"}, ("runtime-directive", "enable overlay", "try", "no")),
         ({CONF: None}, ("container-start", "configuration", "present", None)),
         ({"/usr/bin/squashfuse_ll": None}, ("container-start", "squashfuse", "present", None)),
         ({"/dev/fuse": None}, ("device", "/dev/fuse", "1 file", None)),
@@ -85,18 +77,18 @@ def test_a_planted_change_is_one_finding_and_is_undone_as_one(plant: Plant, chan
 
 
 @pytest.mark.parametrize(
-    "plant",
+    "conf",
     [
-        {CONF: b"limit container paths = /pfs\nbind path = /opt,/etc/hosts\n  limit container paths=/appl\n"},
-        {CONF: STATED + b"\n# mount hostfs = yes\nmount hostfs = no\nconfig passwd = yes\nenable overlay = try\n"},
-        {CONF: STATED + b"user bind control = no\n# the first counts\n"},
-        {CONF: STATED + b"download part size = 7\n# a directive whose default is not known\n"},
-        {SPACES: b"514000\n", "/usr/libexec/singularity/bin/squashfuse_ll": b"x"},
-        {OTHER_CONF: b"user bind control = no\n", "/usr/libexec/apptainer/bin/starter-suid": b"not the site's runtime"},
+        b"limit container paths = /pfs\nbind path = /opt,/etc/hosts\n  limit container paths=/appl\n",
+        STATED
+        + b"\n# mount hostfs = yes\nmount hostfs = no\nenable overlay = try\ndownload part size = 7 # no default is known\n",
+        STATED + b"user bind control = no\n# the first counts\n",
     ],
 )
-def test_what_means_the_same_is_silent(plant: Plant) -> None:
-    assert found(facts_of(), facts_of(plant)) == []
+def test_what_means_the_same_is_silent(conf: bytes) -> None:
+    more: Plant = {SPACES: b"514000\n", "/usr/libexec/singularity/bin/squashfuse_ll": b"x"}
+    not_the_sites: Plant = {OTHER_CONF: b"user bind control = no\n", "/usr/libexec/apptainer/bin/starter-suid": b"x"}
+    assert found(facts_of(), facts_of({CONF: conf}, more, not_the_sites)) == []
 
 
 def test_the_configuration_of_the_runtime_that_a_link_leads_to_counts() -> None:
@@ -113,27 +105,21 @@ def test_a_profile_of_apparmor_is_compared(folder: str) -> None:
     assert change[:2] == ("container-start", f"{folder}/singularity")
 
 
-@pytest.mark.parametrize(
-    ("path", "mode", "change"),
-    [
-        (SUID, 0o755, ("container-start", "setuid starter", "mode 4755", "mode 0755")),
-        (SUID, 0o4750, ("container-start", "setuid starter", "mode 4755", "mode 4750")),
-        ("/dev/fuse", 0o600, ("device", "/dev/fuse", "mode 0666", "mode 0600")),
-        ("/usr/bin/squashfuse_ll", 0o644, ("container-start", "squashfuse", "mode 0755", "mode 0644")),
-        (CONF, 0o666, ("container-start", "configuration", "mode 0644", "mode 0666")),
-    ],
-)
-def test_rights_are_compared_where_the_tree_has_them(
-    path: str, mode: int, change: tuple[str, ...], tmp_path: Path
-) -> None:
-    trees = [write_tree(tmp_path / side, lumi_node(AFTER, BASE)) for side in ("before", "after")]
-    for top in trees:
-        for known, bits in ((SUID, 0o4755), ("/dev/fuse", 0o666), ("/usr/bin/squashfuse_ll", 0o755), (CONF, 0o644)):
-            (top / known[1:]).chmod(bits)
-    (trees[1] / path[1:]).chmod(mode)
-    before, after = (capture(DiskTree(str(top)), LUMI).facts for top in trees)
-    assert change in found(before, after)
-    assert {one[0] for one in found(before, after)} <= {change[0], "unreadable"}
+def test_rights_are_compared_where_the_tree_has_them(tmp_path: Path) -> None:
+    rights = {
+        SUID: ((0o4755, 0o4750), ("container-start", "setuid starter")),
+        "/dev/fuse": ((0o666, 0o600), ("device", "/dev/fuse")),
+        "/usr/bin/squashfuse_ll": ((0o755, 0o644), ("container-start", "squashfuse")),
+        CONF: ((0o644, 0o666), ("container-start", "configuration")),
+    }
+    sides: list[Facts] = []
+    for side in (0, 1):
+        top = write_tree(tmp_path / str(side), lumi_node(AFTER, BASE))
+        for path, (modes, _) in rights.items():
+            (top / path[1:]).chmod(modes[side])
+        sides.append(capture(DiskTree(str(top)), LUMI).facts)
+    changes = {change for change in found(*sides) if change[0] != "unreadable"}
+    assert changes == {(*what, *(f"mode {mode:04o}" for mode in modes)) for modes, what in rights.values()}
 
 
 def test_a_starter_of_another_owner_or_on_a_nosuid_mount_has_no_rights(tmp_path: Path) -> None:

@@ -11,11 +11,10 @@ from lumisite.facts.compare import compare
 from lumisite.facts.facts import Facts
 from lumisite.facts.report import make_report
 from lumisite.findings.finding import Severity
-from tests.support.breaks import LUMI, facts_of
-from tests.support.breaks.row import Plant
+from tests.support.captured import LUMI, Plant, node_with
 from tests.support.dict_trees import Link
 from tests.support.elves import elf
-from tests.support.nodes import AFTER, NEW_KERNEL, lumi_node
+from tests.support.nodes import NEW_KERNEL, lumi_node
 
 POINTS = {
     "/dev/shm": "tmpfs",
@@ -48,10 +47,7 @@ def table(lost: str = "", read_only: str = "") -> dict[str, bytes]:
 
 
 def node(*plants: Plant) -> Facts:
-    planted: dict[str, bytes | Link | None] = {}
-    for plant in (BASE, *plants):
-        planted |= plant
-    return facts_of(lumi_node(AFTER, planted))
+    return node_with(BASE, *plants)
 
 
 def found(before: Facts, after: Facts) -> set[tuple[str, str]]:

@@ -6,7 +6,7 @@ import pytest
 
 from lumisite.facts.compare import compare
 from lumisite.facts.facts import Facts
-from tests.support.breaks import facts_of
+from tests.support.captured import facts_of
 from tests.support.dict_trees import Link
 from tests.support.nodes import NodeFiles, lumi_node
 from tests.support.rocm10 import HSA, dpkg_files, rocm_files

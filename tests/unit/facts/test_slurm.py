@@ -11,10 +11,8 @@ from lumisite.facts.facts import Facts
 from lumisite.facts.report import make_report
 from lumisite.facts.slurm import is_named
 from lumisite.findings.finding import Severity
-from tests.support.breaks import LUMI, facts_of
-from tests.support.breaks.row import Plant
+from tests.support.captured import LUMI, Plant, node_with
 from tests.support.elves import elf
-from tests.support.nodes import AFTER, lumi_node
 
 CONF = """\
 ClusterName=lumi
@@ -53,9 +51,7 @@ def node(changes: Mapping[str, str | None], more: Plant | None = None) -> Facts:
     """Capture a node with Slurm's files, some of them others."""
     texts = {f"/etc/slurm/{name}": text for name, text in {**BASE, **changes}.items() if text is not None}
     library = {"/usr/lib64/slurm/spank_lua.so": elf("spank_lua.so")}
-    return facts_of(
-        lumi_node(AFTER, {**{path: text.encode() for path, text in texts.items()}, **library, **(more or {})})
-    )
+    return node_with({path: text.encode() for path, text in texts.items()}, library, more or {})
 
 
 #: What is planted, by file; the subject of the one change, its values, and what it touches.
@@ -63,33 +59,29 @@ Row = tuple[Mapping[str, str | None], str, tuple[str | None, str | None] | None,
 CHANGES: Mapping[str, Row] = {
     "no flags of the prolog": ({"slurm.conf": CONF.replace("PrologFlags=Contain,X11\n", "")}, "PrologFlags", ("contain,x11", None), {PROLOG}),
     "reserved CPUs": ({"slurm.conf": CONF.replace("0,8,16", "0-1,8,16")}, "NodeName", ("CpuSpecList=0,8,16", "CpuSpecList=0-1,8,16"), {MASK, KIND}),
-    "defaults of nodes": ({"slurm.conf": CONF.replace("500000", "250000")}, "NodeName", ("RealMemory=500000", "RealMemory=250000"), {KIND}),
     "a node that is not named any more": ({"slurm.conf": CONF.replace(",nid[005000-005100]", "")}, "NodeName", None, {MASK, KIND}),
     "no cgroup.conf": ({"cgroup.conf": None}, "cgroup.conf", None, {PROLOG, MASK, KIND}),
-    "devices are free": ({"cgroup.conf": CGROUP.replace("Devices=yes", "Devices=no")}, "cgroup.conf", ("constraindevices=yes", "constraindevices=no"), {PROLOG, KIND}),
     "GPUs in another order": ({"gres.conf": "\n".join([*GRES[4:], *GRES[:4]])}, "gres.conf", None, {PROLOG, MASK, KIND}),
     "a plugin less": ({"plugstack.conf.d/site.conf": PLUGINS.splitlines()[1]}, "plugstack.conf", ("required /opt/one.so", None), {PROLOG}),
     "a TaskProlog that runs something": ({"prolog.sh": SCRIPT.replace("${X#y}", "${X#z}")}, "TaskProlog", None, {PROLOG}),
-    "another TaskProlog": ({"slurm.conf": CONF.replace("prolog.sh", "x.sh"), "x.sh": SCRIPT}, "TaskProlog", ("/etc/slurm/prolog.sh", "/etc/slurm/x.sh"), {PROLOG}),
-    "no cli_filter": ({"cli_filter.lua": None}, "cli_filter.lua", None, {HELPER_FILTER}),
     "a cli_filter without ours": ({"cli_filter.lua": FILTER.replace("local done", "-- local done")}, "cli_filter.lua", None, {HELPER_FILTER}),
 }  # fmt: skip
-HARMLESS: Mapping[str, Mapping[str, str | None]] = {
-    "case, order and spaces": {
-        "slurm.conf": CONF.replace("PrologFlags=Contain,X11", "prologflags = x11,Contain # as before")
-        .replace("task/affinity,task/cgroup", "TASK/cgroup,task/affinity")
-        .replace("CpuSpecList=0,8,16", "cpuspeclist=16,0,8")
-        .replace("CR_Core_Memory,CR_CORE_DEFAULT_DIST_BLOCK", '"CR_Core_Default_Dist_Block,cr_core_memory"'),
-        "cgroup.conf": "constraindevices=YES\n\nConstrainRAMSpace=yes\nCONSTRAINCORES = yes # cores\n",
-        "plugstack.conf.d/site.conf": PLUGINS.replace("required", "REQUIRED ").replace("\n", "\n\n# next\n"),
-    },
-    "another node": {"slurm.conf": CONF.replace("CpuSpecList=1\n", "CpuSpecList=1-5\n")},
-    "one line for this node alone": {
-        "gres.conf": "\n".join(f"NodeName=nid[005000-005010] {line}".replace("0-7", "0-3,4-7") for line in GRES)
-        + "\nNodeName=nid001000 Name=gpu File=/dev/dri/renderD128\n"
-    },
-    "comments in the TaskProlog": {"prolog.sh": SCRIPT.replace("one", "two, three").replace("# why", "# so")},
-    "comments in the cli_filter": {"cli_filter.lua": FILTER.replace("-- the", "--[[ a\n b ]]\n  -- the")},
+#: The same in another spelling: case, order, spaces, comments, and lines for this node or for others.
+SAME_CONF = (
+    CONF.replace("PrologFlags=Contain,X11", "prologflags = x11,Contain # as before")
+    .replace("task/affinity,task/cgroup", "TASK/cgroup,task/affinity")
+    .replace("CpuSpecList=0,8,16", "cpuspeclist=16,0,8")
+    .replace("CR_Core_Memory,CR_CORE_DEFAULT_DIST_BLOCK", '"CR_Core_Default_Dist_Block,cr_core_memory"')
+    .replace("CpuSpecList=1\n", "CpuSpecList=1-5\n")
+)
+SAME_GRES = [f"NodeName=nid[005000-005010] {line}".replace("0-7", "0-3,4-7") for line in GRES]
+SAME = {
+    "slurm.conf": SAME_CONF,
+    "cgroup.conf": "constraindevices=YES\n\nConstrainRAMSpace=yes\nCONSTRAINCORES = yes # cores\n",
+    "gres.conf": "\n".join([*SAME_GRES, "NodeName=nid001000 Name=gpu File=/dev/dri/renderD128\n"]),
+    "plugstack.conf.d/site.conf": PLUGINS.replace("required", "REQUIRED ").replace("\n", "\n\n# next\n"),
+    "cli_filter.lua": FILTER.replace("-- the", "--[[ a\n b ]]\n  -- the"),
+    "prolog.sh": SCRIPT.replace("one", "two, three").replace("# why", "# so"),
 }
 
 
@@ -104,10 +96,9 @@ def test_a_change_of_slurms_files_is_one_finding(name: str) -> None:
     assert [one.subject for one in compare(node(files), node({}))] == [subject]
 
 
-@pytest.mark.parametrize("name", HARMLESS)
-def test_another_spelling_is_no_change(name: str) -> None:
-    assert HARMLESS[name].items().isdisjoint(BASE.items())
-    assert compare(node({}), node(HARMLESS[name])) == ()
+def test_another_spelling_is_no_change() -> None:
+    assert SAME.items().isdisjoint(BASE.items())
+    assert compare(node({}), node(SAME)) == ()
 
 
 def test_a_plugin_that_was_built_anew_is_named() -> None:
@@ -123,11 +114,10 @@ def test_files_beside_a_slurm_conf_that_is_elsewhere_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "names", "is_one"),
+    ("host", "names", "is_in"),
     [
         ("nid001500", "nid[001000-001999,3],login1", True),
         ("nid1500", "nid[001000-001999]", False),
-        ("nid3", "login1,nid[1-5]", True),
         ("nid03", "nid[1-5]", False),
         ("nid10", "nid[8-12]", True),
         ("a1b2", "a[1-3]b[2-4]", True),
@@ -135,5 +125,5 @@ def test_files_beside_a_slurm_conf_that_is_elsewhere_are_read() -> None:
         ("nid1", "nid[", False),
     ],
 )
-def test_lists_of_hosts(host: str, names: str, is_one: bool) -> None:
-    assert is_named(host, names) is is_one
+def test_lists_of_hosts(host: str, names: str, is_in: bool) -> None:
+    assert is_named(host, names) is is_in

@@ -1,4 +1,4 @@
-"""What users may not read: told alone, with the command that opens it, and hiding nothing else."""
+"""What users may not read: reported alone, with the command that opens it, and hiding nothing else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lumisite.facts.capture import Captured, capture
 from lumisite.facts.facts import Facts
 from lumisite.facts.report import ChangeReport, make_report
 from lumisite.machine.host import DiskTree
-from tests.support.breaks import LUMI
+from tests.support.captured import LUMI
 from tests.support.dict_trees import write_tree
 from tests.support.nodes import AFTER, lumi_node
 
@@ -29,11 +29,9 @@ BASE = {
     "/etc/slurm/prolog.sh": b"#!/bin/sh\n",
     "/etc/singularity/singularity.conf": b"mount home = yes\n",
 }
-#: What is closed: a library and one that is only needed by others, folders above them, an image, what is deployed, files
-#: of Slurm, and a file system that is only looked at.
+#: What is closed: a library, folders above some, an image, what is deployed, a file of Slurm, and folders of the system.
 CLOSED = (
     CXI,
-    "/opt/cray/libfabric/1.22.0/lib64/libfabric.so.1",
     "/opt/cray/libfabric/1.22.0",
     "/usr/lib64",
     f"{SIF}/lumi-multitorch-full-{AFTER.image}.sif",
@@ -82,7 +80,9 @@ def _readable(root: Path) -> list[Facts]:
 
 
 @pytest.mark.parametrize("path", CLOSED)
-def test_what_users_cannot_read_is_told_alone_with_the_command(path: str, root: Path, readable: list[Facts]) -> None:
+def test_what_users_cannot_read_is_reported_alone_with_the_command(
+    path: str, root: Path, readable: list[Facts]
+) -> None:
     with closed(root / path[1:]) as command:
         after = [captured(root, user) for user in (0, NOBODY)]
     for one, users in zip(after, ("other users", "you"), strict=True):
@@ -97,7 +97,7 @@ def test_what_users_cannot_read_is_told_alone_with_the_command(path: str, root: 
     assert found(make_report(after[0].facts, after[1].facts, LUMI)) == []
 
 
-def test_what_else_changes_beside_a_closed_file_is_told(root: Path) -> None:
+def test_what_else_changes_beside_a_closed_file_is_reported(root: Path) -> None:
     before = captured(root, NOBODY).facts
     with closed(root / CXI[1:]):
         after = captured(root, NOBODY).facts

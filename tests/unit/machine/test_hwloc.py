@@ -9,8 +9,8 @@ import pytest
 from lumisite.machine.hwloc import parse_hwloc
 from lumisite.machine.topology import Gpu, Topology, TopologyError
 from lumisite.site.cpu_list import parse_number_list
+from tests.support.lumi_g import LUMI_G
 from tests.support.tools import tool
-from tests.unit.machine.test_topology import LUMI_G
 
 NODES = Path(__file__).parents[2] / "data" / "nodes"
 FILES = sorted(path.name for path in NODES.glob("*.xml"))

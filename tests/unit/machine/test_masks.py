@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -8,32 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lumisite.machine.masks import MaskError, MaskRequest, TaskMask, cpu_masks, mask_of, mask_tables
-from lumisite.machine.topology import Core, Gpu, Topology
+from lumisite.machine.topology import Core, Gpu, Topology, recognise, topology_of
 from lumisite.site.cpu_list import parse_number_list
-from tests.unit.machine.test_topology import LUMI_G, only_numa
+from lumisite.site.load import EMBEDDED
+from tests.support.lumi_g import LUMI_G, PUBLISHED, PUBLISHED_BOTH_THREADS
+from tests.support.sites import load_text
+from tests.support.tools import tool
+from tests.unit.machine.test_topology import only_numa
 
-# The masks that LUMI publishes for a whole LUMI-G node: user guide, "Distribution and binding", and for two
-# threads of each core the affinity check of LUMI's ReFrame tests.
-PUBLISHED = [
-    "0xfe000000000000",
-    "0xfe00000000000000",
-    "0xfe0000",
-    "0xfe000000",
-    "0xfe",
-    "0xfe00",
-    "0xfe00000000",
-    "0xfe0000000000",
-]
-PUBLISHED_BOTH_THREADS = [
-    "0xfe00000000000000fe000000000000",
-    "0xfe00000000000000fe00000000000000",
-    "0xfe00000000000000fe0000",
-    "0xfe00000000000000fe000000",
-    "0xfe00000000000000fe",
-    "0xfe00000000000000fe00",
-    "0xfe00000000000000fe00000000",
-    "0xfe00000000000000fe0000000000",
-]
 SIXTEEN = "49-51,52-54,57-59,60-62,17-19,20-22,25-27,28-30,1-3,4-6,9-11,12-14,33-35,36-38,41-43,44-46"
 
 
@@ -52,15 +36,6 @@ def request(tasks: int, threads: int = 1, cpus: str | None = None, gpus: str | N
 
 def lists(answers: tuple[TaskMask, ...]) -> list[str | None]:
     return [answer.cpus for answer in answers]
-
-
-def test_a_whole_node_with_8_tasks_gets_the_published_masks() -> None:
-    assert [answer.mask for answer in ask(8)] == PUBLISHED
-    assert [answer.gpus for answer in ask(8)] == [(gpu,) for gpu in range(8)]
-
-
-def test_both_threads_give_the_published_masks_too() -> None:
-    assert [answer.mask for answer in ask(8, threads=2)] == PUBLISHED_BOTH_THREADS
 
 
 @pytest.mark.parametrize(
@@ -213,13 +188,7 @@ def test_a_question_without_a_sound_answer_is_refused(asked: MaskRequest, senten
         cpu_masks(LUMI_G, asked)
 
 
-def test_two_threads_need_cores_that_have_two() -> None:
-    node = replace(LUMI_G, cores=tuple(replace(core, pu_os=core.pu_os[:1]) for core in LUMI_G.cores))
-    with pytest.raises(MaskError, match="no core has 2 threads"):
-        cpu_masks(node, MaskRequest(8, threads=2))
-
-
-def test_tables_hold_every_count_that_has_an_answer() -> None:
+def test_tables_hold_every_count_that_has_an_answer_and_the_published_masks() -> None:
     tables = mask_tables(LUMI_G)
     assert sorted(tables) == [(tasks, threads) for tasks in (1, 2, 4, 8, 16) for threads in (1, 2)]
     assert [answer.mask for answer in tables[8, 1]] == PUBLISHED
@@ -230,6 +199,76 @@ def test_tables_hold_every_count_that_has_an_answer() -> None:
     assert sorted(mask_tables(lost)) == [(1, 1), (1, 2)]
     one_lost = (Gpu(0, "", None, None), LUMI_G.gpus[1])
     assert sorted(mask_tables(replace(LUMI_G, gpus=one_lost))) == [(1, 1), (1, 2)]
+
+
+UNIVERSITY = (EMBEDDED / "university.yaml").read_text()
+
+
+def described(l3: str, gpus: str, buses: Sequence[str] = ()) -> Topology:
+    """A node as a site description has it."""
+    node = f"node:\n    memory_mib: 500000\n    l3: [{l3}]\n    gpus: [{gpus}]\n    source: INVENTED\n"
+    site = load_text(UNIVERSITY.replace("node_kinds:\n", f"node_kinds:\n  {node}")).site
+    return topology_of("node", site.node_kinds["node"], buses)
+
+
+def superchips(number: int, cores: int) -> Topology:
+    """Processor and GPU in one: each NUMA domain is a package with one GPU."""
+    l3 = [f"{{cores: {cores * at}-{cores * (at + 1) - 1}, numa: {at}, package: {at}}}" for at in range(number)]
+    return described(", ".join(l3), ", ".join(f"{{l3: {at}, numa: {at}}}" for at in range(number)))
+
+
+#: Nodes as they are built elsewhere; each for hwloc too, which cuts the cores of each package into as many runs of
+#: neighbours as there are GPUs.
+MACHINES = {
+    # CSCS: four GH200 superchips with 72 cores each.
+    "gh200": (superchips(4, 72), "pack:4 core:72 pu:1", ["0-71", "72-143", "144-215", "216-287"]),
+    # Job scripts for Viper-GPU: two MI300A with 24 cores each.
+    "mi300a": (superchips(2, 24), "pack:2 core:24 pu:1", ["0-23", "24-47"]),
+    # `nvidia-smi topo -m` of a DGX H100: GPUs 0 to 3 on cores 0-51, the others on 52-103; an adapter for each GPU.
+    "dgx-h100": (
+        described(
+            "{cores: 0-51, numa: 0, package: 0}, {cores: 52-103, numa: 1, package: 1}",
+            ", ".join(["{numa: 0}"] * 4 + ["{numa: 1}"] * 4),
+        ),
+        "pack:2 core:52 pu:1",
+        ["0-12", "13-25", "26-38", "39-51", "52-64", "65-77", "78-90", "91-103"],
+    ),
+}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_nodes_of_other_sites_are_cut_as_hwloc_distrib_cuts_them(machine: str) -> None:
+    node, synthetic, expected = MACHINES[machine]
+    assert [answer.cpus for answer in cpu_masks(node, MaskRequest(len(expected)))] == expected
+    command = [tool("hwloc-distrib"), "-i", synthetic, "--taskset", str(len(expected))]
+    masks = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    assert [mask_of(parse_number_list(cpus)) for cpus in expected] == masks
+
+
+#: CINECA, "Booster Section": one Xeon 8358 with an L3 for all, two domains; four GPUs and adapters on the first.
+ONE_CACHE = described(
+    "{cores: 0-15, numa: 0, package: 0, cache: 0}, {cores: 16-31, numa: 1, package: 0, cache: 0}",
+    ", ".join(["{numa: 0}"] * 4),
+    ("1a", "5a", "8a", "da"),
+)
+
+
+def test_a_node_with_cores_near_no_gpu_has_no_masks() -> None:
+    """They would idle: half of the node here."""
+    with pytest.raises(MaskError, match="16 cores that tasks may use are near no GPU"):
+        cpu_masks(ONE_CACHE, MaskRequest(4))
+    assert list(mask_tables(ONE_CACHE)) == [(1, 1)]
+    part = MaskRequest(2, cpus=frozenset(range(8)), gpus=(0, 1))
+    assert [answer.cpus for answer in cpu_masks(ONE_CACHE, part)] == ["0-3", "4-7"]
+
+
+def test_a_node_of_one_cache_and_two_domains_is_recognised() -> None:
+    """As hwloc shows it: one L3 with all cores, and the GPUs on the first domain."""
+    cores = tuple(Core(core, (core,), 0, core // 16) for core in range(32))
+    seen = Topology("node", cores, tuple(replace(gpu, l3=None) for gpu in ONE_CACHE.gpus))
+    assert recognise(seen, [ONE_CACHE]) is not None
+    by_domain = replace(seen, cores=tuple(replace(core, l3=core.numa) for core in cores))
+    assert recognise(by_domain, [ONE_CACHE]) is None
 
 
 @st.composite

@@ -17,10 +17,9 @@ from lumisite.machine.topology import (
 from lumisite.site.load import load_site
 from lumisite.site.nodes import CacheGroup, DescribedGpu, NodeKind
 from lumisite.site.scalars import Line, full_pci_bus, read_cpu_list
+from tests.support.lumi_g import BUS_IDS, LUMI_G
 
-SITE = load_site("lumi").site
-BUS_IDS = SITE.platforms["2026-01"].gpu_bus_ids["lumi-g"]
-LUMI_G = topology_of("node kind lumi-g", SITE.node_kinds["lumi-g"], BUS_IDS)
+LUMI_KINDS = load_site("lumi").site.node_kinds
 
 
 def kind(reserved: str | None = None, siblings: str | None = "4-7") -> NodeKind:
@@ -148,7 +147,7 @@ def test_a_part_of_a_node_is_recognised_and_stays_a_part() -> None:
 
 
 def test_the_first_kind_that_fits_is_taken() -> None:
-    old = topology_of("old", SITE.node_kinds["lumi-g"], [*BUS_IDS[:3], "cc", *BUS_IDS[4:7], "dc"])
+    old = topology_of("old", LUMI_KINDS["lumi-g"], [*BUS_IDS[:3], "cc", *BUS_IDS[4:7], "dc"])
     known = recognise(only_numa(LUMI_G), [old, LUMI_G])
     assert known is not None
     assert known.gpus == LUMI_G.gpus

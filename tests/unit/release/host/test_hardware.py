@@ -16,8 +16,7 @@ from lumisite.release.host.node import HostFinding, Node
 from lumisite.release.host.system import clock, kernel, memory
 from lumisite.site.load import EMBEDDED
 from lumisite.site.model import Site
-from tests.support.breaks import LUMI
-from tests.support.breaks.row import Plant
+from tests.support.captured import LUMI, Plant
 from tests.support.dict_trees import DictTree
 from tests.support.kernels import CPU, DRIVER, be_node, kernel_files
 from tests.support.nodes import AFTER, lumi_node

@@ -14,7 +14,7 @@ from lumisite.release.host.node import Node
 from lumisite.release.host.runtime import runtime
 from lumisite.release.host.system import locked_memory, task_prolog
 from lumisite.release.policy import PolicyLine
-from tests.support.breaks import LUMI
+from tests.support.captured import LUMI
 from tests.support.dict_trees import Link, write_tree
 
 STARTER = "/usr/libexec/singularity/bin/starter-suid"
