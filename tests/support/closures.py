@@ -39,13 +39,3 @@ def host(name: str, fabric: str = FABRIC) -> dict[str, bytes | Link]:
 
 
 ROOTS = ["libcxi.so.1", "libfabric.so.1"]
-
-
-def because(line: PlannedLibrary) -> tuple[str, ...]:
-    """What a decision follows from."""
-    return line.why
-
-
-def warnings(line: PlannedLibrary) -> tuple[str, ...]:
-    """The warnings on a decision."""
-    return line.warnings

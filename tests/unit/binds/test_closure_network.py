@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from lumisite.binds.closure import PlannedLibrary
-from tests.support.closures import FABRIC, ROOTS, because, decided, host
+from tests.support.closures import FABRIC, ROOTS, decided, host
 from tests.support.dict_trees import Files, Link
 from tests.support.elves import elf
 
 
-def without_network(image: Files, *, host_versions: list[str] | None = None) -> PlannedLibrary:
+def lines(image: Files, versions: Sequence[str]) -> dict[str, PlannedLibrary]:
+    """Decide for an image and a host whose libfabric has these versions."""
     files: Files = {"/lib64/libc.so.6": elf("libc.so.6", verdef=["GLIBC_2.34"]), **image}
-    versions = ["FABRIC_1.6", "FABRIC_1.7"] if host_versions is None else host_versions
     fabric = elf("libfabric.so.1", ["libcxi.so.1"], verdef=versions)
-    only = {**host("after"), f"{FABRIC}/libfabric.so.1": fabric}
-    return decided(ROOTS, only, files)["libfabric.so.1"]
+    return decided(ROOTS, {**host("after"), f"{FABRIC}/libfabric.so.1": fabric}, files)
+
+
+def libfabric(image: Files, versions: Sequence[str] = ("FABRIC_1.6", "FABRIC_1.7")) -> PlannedLibrary:
+    return lines(image, versions)["libfabric.so.1"]
 
 
 WITHOUT = "the image's copy was built without libcxi.so.1, so its traffic would go over TCP"
+OLD = ("FABRIC_1.4", "FABRIC_1.5")
 NEWER = elf("libfabric.so.1", ["libc.so.6"], verdef=["FABRIC_1.6", "FABRIC_1.7", "FABRIC_1.8"])
 
 
@@ -30,9 +36,9 @@ def test_a_newer_copy_without_the_network_is_refused_where_something_needs_it() 
     """The image's own would go over TCP, and what was linked with it cannot load with the host's older one."""
     plugin = {"/opt/plugin/librccl-net.so": using("FABRIC_1.6", "FABRIC_1.8")}
     path = {"/.singularity.d/env/10-x.sh": b"export LD_LIBRARY_PATH=/opt/plugin"}
-    line = without_network({"/lib64/libfabric.so.1": NEWER, **plugin, **path})
+    line = libfabric({"/lib64/libfabric.so.1": NEWER, **plugin, **path})
     assert (line.decision, line.target) == ("refuse", None)
-    assert because(line) == (
+    assert line.why == (
         WITHOUT,
         "the host's copy lacks FABRIC_1.8, which librccl-net.so of the image needs; it has up to FABRIC_1.7",
     )
@@ -43,18 +49,18 @@ def test_a_newer_copy_without_the_network_is_refused_where_something_needs_it() 
     [{"/lib64/librccl-net.so": using("FABRIC_1.6")}, {"/lib64/librccl-net.so": using()}, {"/lib64/libbroken.so": b"x"}],
 )
 def test_a_newer_copy_without_the_network_gives_way_where_nothing_needs_it(more: Files) -> None:
-    line = without_network({"/lib64/libfabric.so.1": NEWER, **more})
+    line = libfabric({"/lib64/libfabric.so.1": NEWER, **more})
     assert (line.decision, line.target) == ("bind", "/lib64/libfabric.so.1")
-    assert because(line)[0] == WITHOUT
-    assert because(line)[1].startswith("put over the copy")
+    assert line.why[0] == WITHOUT
+    assert line.why[1].startswith("put over the copy")
 
 
 @pytest.mark.parametrize("versions", [["FABRIC_1.6", "FABRIC_1.7"], []], ids=["the same versions", "no versions"])
 def test_a_copy_without_the_network_gives_way_to_one_that_serves_all_its_users(versions: list[str]) -> None:
     same = elf("libfabric.so.1", ["libc.so.6"], verdef=versions)
-    line = without_network({"/lib64/libfabric.so.1": same}, host_versions=versions)
+    line = libfabric({"/lib64/libfabric.so.1": same}, versions)
     assert (line.decision, line.target) == ("bind", "/lib64/libfabric.so.1")
-    assert because(line)[0] == WITHOUT
+    assert line.why[0] == WITHOUT
 
 
 def test_a_copy_whose_provider_is_opened_by_name_has_the_network() -> None:
@@ -64,9 +70,9 @@ def test_a_copy_whose_provider_is_opened_by_name_has_the_network() -> None:
         "/lib64/libfabric.so.1.29.0": elf("libfabric.so.1", ["libc.so.6"], verdef=["FABRIC_1.6", "FABRIC_1.8"]),
         "/lib64/libfabric/libcxi-fi.so": elf(None, ["libcxi.so.1", "libc.so.6"]),
     }
-    assert without_network(image, host_versions=["FABRIC_1.6"]).decision == "skip"
+    assert libfabric(image, ["FABRIC_1.6"]).decision == "skip"
     image = {**image, "/lib64/libfabric/libcxi-fi.so": b"damaged"}
-    assert because(without_network(image, host_versions=["FABRIC_1.6"]))[0] == WITHOUT
+    assert libfabric(image, ["FABRIC_1.6"]).why[0] == WITHOUT
 
 
 def test_a_copy_that_reaches_the_network_through_another_library_has_it() -> None:
@@ -74,15 +80,7 @@ def test_a_copy_that_reaches_the_network_through_another_library_has_it() -> Non
         "/lib64/libfabric.so.1": elf("libfabric.so.1", ["libnet.so.1"], verdef=["FABRIC_1.6", "FABRIC_1.8"]),
         "/lib64/libnet.so.1": elf("libnet.so.1", ["libcxi.so.1"]),
     }
-    assert without_network(image, host_versions=["FABRIC_1.6"]).decision == "skip"
-
-
-def borrowing(image: Files, *, versions: list[str] | None = None) -> dict[str, PlannedLibrary]:
-    """Decide for an image that takes libfabric from a host whose libfabric stops at FABRIC_1.5."""
-    base: Files = {"/lib64/libc.so.6": elf("libc.so.6", verdef=["GLIBC_2.34"])}
-    had = ["FABRIC_1.4", "FABRIC_1.5"] if versions is None else versions
-    only = {**host("after"), f"{FABRIC}/libfabric.so.1": elf("libfabric.so.1", ["libcxi.so.1"], verdef=had)}
-    return decided(ROOTS, only, {**base, **image})
+    assert libfabric(image, ["FABRIC_1.6"]).decision == "skip"
 
 
 @pytest.mark.parametrize(
@@ -95,28 +93,24 @@ def borrowing(image: Files, *, versions: list[str] | None = None) -> dict[str, P
 )
 def test_a_host_library_that_is_too_old_for_what_the_image_holds_is_refused(plugin: str, own: Files) -> None:
     user = elf(plugin.rpartition("/")[2], ["libfabric.so.1"], verneed={"libfabric.so.1": ["FABRIC_1.0", "FABRIC_1.6"]})
-    line = borrowing({**own, plugin: user})["libfabric.so.1"]
+    line = libfabric({**own, plugin: user}, OLD)
     name = plugin.rpartition("/")[2]
     assert (line.decision, line.target) == ("refuse", None)
-    assert (
-        because(line)[-1]
-        == f"the host's copy lacks FABRIC_1.6, which {name} of the image needs; it has up to FABRIC_1.5"
-    )
+    assert line.why[-1] == f"the host's copy lacks FABRIC_1.6, which {name} of the image needs; it has up to FABRIC_1.5"
 
 
 def test_a_host_library_that_has_what_the_image_needs_is_bound() -> None:
-    for versions, asked in ((None, ["FABRIC_1.5"]), ([], ["FABRIC_1.6"])):
-        plugin = {"/lib64/librccl-net.so": elf("librccl-net.so", ["libfabric.so.1"], verneed={"libfabric.so.1": asked})}
-        assert borrowing(plugin, versions=versions)["libfabric.so.1"].decision == "bind"
+    for versions, needed in ((OLD, "FABRIC_1.5"), ([], "FABRIC_1.6")):
+        assert libfabric({"/lib64/librccl-net.so": using(needed)}, versions).decision == "bind"
     weak = elf("librccl-net.so", ["libfabric.so.1"], verneed={"libfabric.so.1": ["FABRIC_1.6"]}, weak=["FABRIC_1.6"])
-    assert borrowing({"/lib64/librccl-net.so": weak})["libfabric.so.1"].decision == "bind"
+    assert libfabric({"/lib64/librccl-net.so": weak}, OLD).decision == "bind"
 
 
 def test_what_the_host_brings_in_place_of_the_images_needs_nothing_of_the_image() -> None:
     """The image's own older libfabric, which is bound over, may ask a newer libcxi than the host's."""
     own = elf("libfabric.so.1", ["libcxi.so.1"], verdef=["FABRIC_1.4"], verneed={"libcxi.so.1": ["LIBCXI_9.9"]})
-    lines = borrowing({"/lib64/libfabric.so.1": own})
-    assert [lines[name].decision for name in ROOTS] == ["bind", "bind"]
+    found = lines({"/lib64/libfabric.so.1": own}, OLD)
+    assert [found[name].decision for name in ROOTS] == ["bind", "bind"]
 
 
 def test_the_images_older_copy_serves_where_the_hosts_cannot() -> None:
@@ -133,7 +127,7 @@ def test_the_images_older_copy_serves_where_the_hosts_cannot() -> None:
     only = {f"{FABRIC}/libfabric.so.1": fabric, "/usr/lib64/libjson-c.so.5": new}
     line = decided(["libfabric.so.1"], only, image)["libjson-c.so.5"]
     assert line.decision == "skip"
-    assert because(line) == (
+    assert line.why == (
         "the image's copy is older but has all that is needed",
         "the host's copy lacks JSONC_0.16, which libuser.so.1 of the image needs; it has up to JSONC_0.15",
     )

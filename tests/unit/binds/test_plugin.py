@@ -7,7 +7,7 @@ import pytest
 from lumisite.binds.closure import PlannedLibrary, closure
 from lumisite.binds.plugin import carry_out, plugin_lines
 from lumisite.site.load import load_site
-from tests.support.closures import DEBIAN, FABRIC, ROOTS, because, sides, warnings
+from tests.support.closures import DEBIAN, FABRIC, ROOTS, sides
 from tests.support.dict_trees import Files, Link
 from tests.support.elves import elf
 from tests.support.torch import VENV, torch
@@ -53,11 +53,11 @@ def test_the_hosts_libfabric_is_put_over_the_copy_that_the_plugin_has_for_itself
     line = found["libfabric.so.1"]
     assert (line.decision, line.source, line.target) == ("bind", f"{FABRIC}/libfabric.so.1", f"{OFI}/libfabric.so.1.2")
     way = f"through the {kind.upper()} of librccl-net.so"
-    assert because(line) == (f"librccl-net.so loads the image's own {way}, past the one that is bound",)
+    assert line.why == (f"librccl-net.so loads the image's own {way}, past the one that is bound",)
     assert line.chain == ("libfabric.so.1", "librccl-net.so", "/opt/rocm-6.4.4/lib/librccl.so.1")
     plugin_of_image = found["librccl-net.so"]
     way = "through the RPATH of /opt/rocm-6.4.4/lib/librccl.so.1"
-    assert because(plugin_of_image) == (f"the image's own, found {way}",)
+    assert plugin_of_image.why == (f"the image's own, found {way}",)
     assert plugin_of_image.chain[1] == "/opt/rocm-6.4.4/lib/librccl.so.1"
 
 
@@ -66,15 +66,15 @@ def test_what_the_host_lacks_a_version_of_is_refused() -> None:
     image[f"{OFI}/libfabric.so.1"] = elf("libfabric.so.1", verdef=["FABRIC_1.7", "FABRIC_1.8"])
     line = lines(image)["libfabric.so.1"]
     assert line.decision == "refuse"
-    assert because(line)[1].startswith("the host's copy lacks FABRIC_1.8, which librccl-net.so of the image needs")
+    assert line.why[1].startswith("the host's copy lacks FABRIC_1.8, which librccl-net.so of the image needs")
 
 
 def test_a_copy_without_the_network_is_refused_where_the_family_takes_nothing_from_the_host() -> None:
     image = {**RCCL, f"{OFI}/librccl-net.so": plugin(rpath="$ORIGIN"), f"{OFI}/libfabric.so.1": WITHOUT}
     line = lines(image, [])["libfabric.so.1"]
     assert (line.decision, line.target) == ("refuse", f"{OFI}/libfabric.so.1")
-    assert because(line)[1] == "traffic between nodes goes over TCP"
-    assert "has no provider cxi, as nothing in or beside it is linked with libcxi.so.1; `--library" in because(line)[0]
+    assert line.why[1] == "traffic between nodes goes over TCP"
+    assert "has no provider cxi, as nothing in or beside it is linked with libcxi.so.1; `--library" in line.why[0]
     beside = {
         f"{OFI}/libfabric/libcxi-fi.so": elf("libcxi-fi.so", ["libcxi.so.1"]),
         "/lib64/libcxi.so.1": elf("libcxi.so.1"),
@@ -103,13 +103,13 @@ def test_a_libfabric_that_is_nowhere_or_damaged_is_named() -> None:
     image = {**RCCL, f"{OFI}/librccl-net.so": plugin(rpath="$ORIGIN/../gone")}
     line = lines(image, [])["libfabric.so.1"]
     assert (line.decision, line.target) == ("missing", None)
-    assert because(line) == (
+    assert line.why == (
         "librccl-net.so needs it, and its search finds none",
         "traffic between nodes goes over TCP",
     )
     line = lines({**image, f"{DEBIAN}/libfabric.so.1": b"text"}, [])["libfabric.so.1"]
     assert line.decision == "refuse"
-    assert "cannot be loaded" in because(line)[0]
+    assert "cannot be loaded" in line.why[0]
 
 
 def test_a_provider_whose_library_is_nowhere_is_named() -> None:
@@ -120,9 +120,9 @@ def test_a_provider_whose_library_is_nowhere_is_named() -> None:
         "libfabric.so.1": "skip",
         "libcxi.so.1": "missing",
     }
-    assert because(found["libfabric.so.1"])[0].startswith("librccl-net.so loads it ")
-    assert because(found["libfabric.so.1"])[0].endswith(", and it has a provider cxi")
-    assert because(found["libcxi.so.1"]) == (
+    assert found["libfabric.so.1"].why[0].startswith("librccl-net.so loads it ")
+    assert found["libfabric.so.1"].why[0].endswith(", and it has a provider cxi")
+    assert found["libcxi.so.1"].why == (
         "libfabric.so.1 needs it, and its search finds none",
         "traffic between nodes goes over TCP",
     )
@@ -136,8 +136,8 @@ def test_a_plugin_that_needs_a_newer_libfabric_than_it_gets_cannot_be_loaded() -
     }
     line = lines(image, [])["libfabric.so.1"]
     assert line.decision == "refuse"
-    assert because(line)[0].startswith(f"librccl-net.so needs FABRIC_1.8, and {OFI}/libfabric.so.1, which it loads ")
-    assert because(line)[1] == "traffic between nodes goes over TCP"
+    assert line.why[0].startswith(f"librccl-net.so needs FABRIC_1.8, and {OFI}/libfabric.so.1, which it loads ")
+    assert line.why[1] == "traffic between nodes goes over TCP"
 
 
 def test_what_the_bound_libfabric_needs_is_put_over_the_plugins_copies_too() -> None:
@@ -194,7 +194,7 @@ def test_a_library_for_collectives_that_finds_no_plugin_is_named() -> None:
     line = plugin_lines(LUMI, sides(HOST, image), ())[1]
     assert line is not None
     assert (line.decision, line.library) == ("missing", "librccl-net.so")
-    assert because(line)[1] == "traffic between nodes goes over TCP"
+    assert line.why[1] == "traffic between nodes goes over TCP"
     assert plugin_lines(LUMI, sides(HOST, image), (line,))[1] is None, "the plan says so already"
     path = {"/.singularity.d/env/10-x.sh": b"export LD_LIBRARY_PATH=/opt/aws-ofi-rccl"}
     assert plugin_lines(LUMI, sides(HOST, {**image, **path}), ())[1] is None
@@ -215,5 +215,5 @@ def test_a_wheel_that_finds_no_plugin_is_named_though_the_systems_copy_finds_one
 def test_what_a_plugin_needs_and_nothing_has_is_a_warning() -> None:
     own = elf("librccl-net.so", ["libcuda.so.1"])
     line = lines({**RCCL, f"{OFI}/librccl-net.so": own}, [])["librccl-net.so"]
-    assert because(line)[0].endswith("; it does not need libfabric.so.1")
-    assert warnings(line) == ("nothing has libcuda.so.1, which librccl-net.so needs, unless the runtime injects it",)
+    assert line.why[0].endswith("; it does not need libfabric.so.1")
+    assert line.warnings == ("nothing has libcuda.so.1, which librccl-net.so needs, unless the runtime injects it",)

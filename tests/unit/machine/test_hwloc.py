@@ -12,6 +12,9 @@ from lumisite.site.cpu_list import parse_number_list
 from tests.support.lumi_g import LUMI_G
 from tests.support.tools import tool
 
+#: Nothing there was captured on a machine: hwloc 2 made the cores, caches and domains from its synthetic topologies
+#: (`pack:1 group:4 [numa] l3:2 core:8 pu:2(indexes=2*64:64*1)`, `pack:2 [numa] core:8 pu:1`), GPUs were put in where it
+#: shows them on such nodes, and hwloc read and wrote the files again. Of the low-noise one it left cores out.
 NODES = Path(__file__).parents[2] / "data" / "nodes"
 FILES = sorted(path.name for path in NODES.glob("*.xml"))
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE topology SYSTEM "hwloc2.dtd">\n'
