@@ -201,6 +201,15 @@ def test_the_readme_is_short() -> None:
     assert len((TOP / "README.md").read_text().splitlines()) <= 80
 
 
+def test_the_pages_have_the_two_lines_to_type_that_module_help_has() -> None:
+    module = TOP / "tests/golden/lumi/2026-01/modules/singularity-AI-bindings/25.03-rocm6.2.lua"
+    typed = re.search(r"\nType:\n  (module load .+)\n  (srun .+)\n", module.read_text())
+    assert typed is not None
+    for name in ("README.md", "docs/how-to/run-a-job.md"):
+        assert f"```sh\n{typed[1]}\n{typed[2]}\n```\n" in TEXTS[name].read_text(), name
+    assert f"$ {typed[2].replace('singularity', 'apptainer')}\n" in TEXTS["docs/tutorial/first-site.md"].read_text()
+
+
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", _without_blocks(page.read_text())):
         if re.match(r"https?://|mailto:", target):
