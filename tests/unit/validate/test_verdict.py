@@ -1,3 +1,5 @@
+"""One metric and the whole system, judged by jobs before and after a change."""
+
 from __future__ import annotations
 
 import itertools
@@ -31,7 +33,7 @@ from tests.support.series import RULE, SETS, STEADY, after, codes, judged, per_n
 Output = pytest.CaptureFixture[str]
 
 
-# ---------------------------------------------------------------- the rank test
+# ---- the statistics
 
 
 def test_ties_are_exact_by_counting_every_choice() -> None:
@@ -50,41 +52,88 @@ def test_ties_are_exact_by_counting_every_choice() -> None:
         assert lower_tail(values[:size], values[size:]) == Fraction(sum(one <= seen for one in sums), len(sums))
 
 
-def test_the_smallest_chances_are_those_of_the_handbook() -> None:
+def test_chances_noise_and_shift_are_those_of_the_handbook() -> None:
     assert lower_tail(range(5), range(5, 15)) == Fraction(1, 3003)
-    assert lower_tail(range(3), range(3, 13)) == Fraction(1, 286)
-    assert lower_tail([1, 2, 3], [4, 5, 6, 7, 8]) == Fraction(1, 56)
     assert lower_tail([5, 5], [5, 5, 5]) == 1
-
-
-def test_noise_is_robust_and_has_a_floor() -> None:
-    assert spread([0.0] * 9 + [5.0]) == 0.005
+    # The noise is robust and has a floor; the shift is that of most pairs.
+    assert spread([0.0] * 9 + [5.0]) == noise_of_jobs([0.0] * 9 + [5.0], [1.0] * 5) == 0.005
     assert spread([-0.02, -0.01, 0.0, 0.01, 0.02]) == pytest.approx(0.014826)
-    assert noise_of_jobs([0.0] * 9 + [5.0], [1.0] * 5) == 0.005
     chance = random.Random(3)
     found = [noise_of_jobs(*([chance.gauss(side, 0.03) for _ in range(8)] for side in (0, 9))) for _ in range(300)]
     assert statistics.median(found) == pytest.approx(0.03, rel=0.05)
-
-
-def test_the_shift_is_that_of_most_pairs() -> None:
-    assert shift([1.0, 2.0, 3.0], [0.0, 1.0, 2.0]) == -1.0
     assert shift([0.0] * 10, [-0.1] * 4 + [5.0]) == -0.1
 
 
-# ---------------------------------------------------------------- one metric
+@pytest.mark.thorough
+def test_of_noisy_jobs_each_look_has_its_share_of_the_chance() -> None:
+    """Looking after each job until a halving is excluded: 1 in 100 real ones may be passed, however many jobs there are."""
+    chance = random.Random(6)
+    passed = 0
+    for _ in range(400):
+        before = [chance.gauss(0, 0.3) for _ in range(10)]
+        after = [chance.gauss(math.log(0.5), 0.3) for _ in range(30)]
+        passed += any(excludes_drop(HALF_DROP, before, after[:count]) for count in range(3, 31))
+    assert passed <= 0.02 * 400
+    assert sum(LOOK_ALPHA for _ in LOOKS) == pytest.approx(0.01)
 
 
-def test_no_change_passes() -> None:
-    verdict = judged(STEADY, STEADY[:5])
-    assert (verdict.verdict, verdict.jobs_before, verdict.jobs_compared) == ("pass", 10, 5)
-    assert (codes(verdict), verdict.reason) == (["metric-fine"], "no drop of 4.9 % or more")
+# ---- one metric
+
+STRAY = [93.0, 93.5, 94.0, 101.0, 102.0]
+#: Three of five jobs are very slow: p = 0.03 says nothing, the floor does, and five more have to confirm it.
+FLOOR = [75.0, 76.0, 77.0, 101.0, 102.0]
+NOISY = [100.0, 110.0, 90.0, 118.0, 84.0, 107.0, 93.0, 103.0, 97.0, 125.0]
+WILD = [100.0, 140.0, 70.0, 160.0, 55.0, 115.0, 82.0, 107.0, 93.0, 175.0]
+LOW_AND_HIGH = [50.0, 60.0, 100.0, 110.0, 120.0]
+#: Slower by a third than four quiet jobs; of these one may have been as slow.
+THIRD = [70.0, 76.0, 66.0, 72.0, 64.0, 74.0, 68.0, 63.0, 71.0, 77.0]
+
+
+@pytest.mark.parametrize(
+    ("before", "new", "verdict", "found", "reason"),
+    [
+        (STEADY, STEADY[:5], "pass", "fine", "no drop of 4.9 % or more"),
+        (STEADY, scaled(0.97, 5), "pass", "fine", "no drop of 4.9 % or more"),
+        (STEADY, scaled(1.13, 10), "pass", "faster", "faster by 13.0 %"),
+        (STEADY[:4], scaled(1.0, 3), "pass", "fine", "the baseline has 4 jobs (10 are recommended)"),
+        (STEADY[:4], scaled(0.78, 3), "unconfirmed", "slower unconfirmed", "0 of 5 jobs on other nodes are there"),
+        (STEADY[:4], scaled(0.78, 10), "fail", "slower slower", ""),
+        # What counts is confirmed, is gone, or counts still and may be chance.
+        (STEADY, STRAY, "unconfirmed", "slower unconfirmed", "slower by 6.0 %, p = 0.3;"),
+        (STEADY, [*STRAY, *scaled(1.0, 5)], "pass", "slower fine", "not confirmed by 5 more jobs: "),
+        (STEADY, [*STRAY, 93.0, 93.2, 92.0, 103.0, 104.0], "warn", "slower fine", "not confirmed by 5 more jobs: "),
+        # A drop of more than a fifth needs no test.
+        (STEADY, FLOOR, "unconfirmed", "slower unconfirmed", ""),
+        (STEADY, FLOOR * 2, "fail", "slower slower", ""),
+        (STEADY, [*FLOOR, *scaled(1.0, 5)], "warn", "slower fine", ""),
+        # But in noise, where a drop fails by its chance alone.
+        ([100.0, 101.0, 99.0, 102.0], THIRD, "fail", "slower slower", ""),
+        ([100.0, 101.0, 99.0, 55.0], THIRD, "warn", "slower fine", ""),
+        # Noisy jobs say what they rule out.
+        (NOISY, [98.0, 99.0, 100.0, 101.0, 108.0], "pass", "fine", "of 20.0 % or more, though jobs differ by 10.7 %"),
+        (NOISY, [84.0, 86.0, 88.0, 90.0, 92.0], "pass", "fine", "a drop of 20.0 %, but it has not dropped by half"),
+        (NOISY, [40.0, 41.0, 42.0, 43.0, 44.0] * 2, "fail", "slower slower", ""),
+        # And when they are looked at again.
+        (WILD, LOW_AND_HIGH, "inconclusive", "few-jobs", "a drop by half; the next look is after 5 more jobs"),
+        (WILD, [*LOW_AND_HIGH, *WILD, *WILD[:5]], "pass", "fine", "it has not dropped by half"),
+        (WILD, [50.0, 60.0, 75.0, 130.0, 140.0] * 2, "inconclusive", "few-jobs", "the next look is after 10 more jobs"),
+    ],
+)
+def test_what_jobs_show_of_a_metric(
+    before: list[float], new: list[float], verdict: str, found: str, reason: str
+) -> None:
+    metric = judged(before, new)
+    assert (metric.verdict, codes(metric)) == (verdict, [f"metric-{code}" for code in found.split()])
+    assert reason in metric.reason
+    # Noisy jobs are looked at after 5, 10, 20 and 30.
+    assert metric.more_jobs == {"unconfirmed": 5, "inconclusive": len(new)}.get(verdict, 0)
 
 
 @pytest.mark.parametrize("better", ["higher", "lower"])
 def test_a_drop_is_unconfirmed_then_confirmed_or_refuted(better: str) -> None:
     slow = 0.88 if better == "higher" else 1 / 0.88
     first = judged(STEADY, scaled(slow, 5), better=better)
-    assert first.verdict == "unconfirmed"
+    assert (first.verdict, first.jobs_before, first.jobs_compared) == ("unconfirmed", 10, 5)
     assert first.change == pytest.approx(-0.12, abs=0.005)
     assert first.p == pytest.approx(1 / 3003, rel=1e-4)
     both = judged(STEADY, scaled(slow, 10), better=better)
@@ -95,9 +144,7 @@ def test_a_drop_is_unconfirmed_then_confirmed_or_refuted(better: str) -> None:
     assert both.p == pytest.approx(5.4e-6, rel=0.01)
     refuted = judged(STEADY, [*scaled(slow, 5), *scaled(1.0, 5)], better=better)
     assert (refuted.verdict, codes(refuted)) == ("warn", ["metric-slower", "metric-fine"])
-    assert "not confirmed by 5 more jobs: " in refuted.reason
-    faster = judged(STEADY, scaled(1 / slow, 10), better=better)
-    assert codes(faster) == ["metric-faster"]
+    assert codes(judged(STEADY, scaled(1 / slow, 10), better=better)) == ["metric-faster"]
 
 
 def test_later_jobs_on_the_same_nodes_do_not_confirm() -> None:
@@ -105,72 +152,8 @@ def test_later_jobs_on_the_same_nodes_do_not_confirm() -> None:
     assert judge_metric(series(STEADY), one_set, RULE).verdict == "unconfirmed"
     other_set = replace(one_set, jobs=one_set.jobs[:5] + series(scaled(0.88, 5), sets=SETS[1:2], at=200).jobs)
     assert judge_metric(series(STEADY), other_set, RULE).verdict == "fail"
-    four = replace(other_set, jobs=other_set.jobs[:9])
-    waiting = judge_metric(series(STEADY), four, RULE).findings[-1]
-    assert (waiting.code, waiting.message) == (
-        "metric-unconfirmed",
-        "4 of 5 jobs on other nodes are there to confirm it",
-    )
-
-
-def test_what_does_not_count_is_no_warning_and_what_counts_is_confirmed() -> None:
-    small = judged(STEADY, scaled(0.97, 5))
-    assert (small.verdict, codes(small)) == ("pass", ["metric-fine"])
-    stray = [93.0, 93.5, 94.0, 101.0, 102.0]
-    assert (judged(STEADY, stray).verdict, judged(STEADY, stray).more_jobs) == ("unconfirmed", 5)
-    gone = judged(STEADY, [*stray, *scaled(1.0, 5)])
-    assert (gone.verdict, codes(gone)) == ("pass", ["metric-slower", "metric-fine"])
-    # It counts still, and may be chance.
-    assert judged(STEADY, [93.0, 93.5, 94.0, 101.0, 102.0, 93.0, 93.2, 92.0, 103.0, 104.0]).verdict == "warn"
-
-
-def test_a_drop_of_more_than_a_fifth_needs_no_test() -> None:
-    # Three of five jobs are very slow: p = 0.03 says nothing, the floor does, and five more have to confirm it.
-    assert judged(STEADY, [75.0, 76.0, 77.0, 101.0, 102.0]).verdict == "unconfirmed"
-    assert judged(STEADY, [75.0, 76.0, 77.0, 101.0, 102.0] * 2).verdict == "fail"
-    assert judged(STEADY, [75.0, 76.0, 77.0, 101.0, 102.0, *scaled(1.0, 5)]).verdict == "warn"
-
-
-NOISY = [100.0, 110.0, 90.0, 118.0, 84.0, 107.0, 93.0, 103.0, 97.0, 125.0]
-
-
-def test_a_noisy_metric_says_what_its_jobs_rule_out() -> None:
-    quiet = judged(NOISY, [98.0, 99.0, 100.0, 101.0, 108.0])
-    assert quiet.noise is not None
-    assert quiet.noise > 0.05
-    assert (quiet.verdict, quiet.reason) == ("pass", "no drop of 20.0 % or more, though jobs differ by 10.7 %")
-    slower = judged(NOISY, [84.0, 86.0, 88.0, 90.0, 92.0])
-    assert slower.verdict == "pass"
-    assert slower.reason.endswith(" to exclude a drop of 20.0 %, but it has not dropped by half")
-    assert judged(NOISY, [40.0, 41.0, 42.0, 43.0, 44.0] * 2).verdict == "fail"
-
-
-WILD = [100.0, 140.0, 70.0, 160.0, 55.0, 115.0, 82.0, 107.0, 93.0, 175.0]
-
-
-def test_in_noise_a_drop_of_a_fifth_fails_by_its_chance_alone() -> None:
-    """One job before was as slow as those after, which is no rare thing among jobs that differ by so much."""
-    slower = [70.0, 76.0, 66.0, 72.0, 64.0, 74.0, 68.0, 63.0, 71.0, 77.0]
-    open_still = judged([100.0, 101.0, 99.0, 55.0], slower)
-    assert (open_still.verdict, codes(open_still)) == ("warn", ["metric-slower", "metric-fine"])
-    assert open_still.p is not None
-    assert open_still.p > 0.05
-    assert judged([100.0, 101.0, 99.0, 102.0], slower).verdict == "fail"
-
-
-def test_what_noise_leaves_open_says_when_it_is_looked_at_again() -> None:
-    first = judged(WILD, [50.0, 60.0, 100.0, 110.0, 120.0])
-    assert first.verdict == "inconclusive"
-    assert codes(first) == ["metric-few-jobs"]
-    assert (first.more_jobs, LOOKS[:2]) == (5, (5, 10))
-    assert first.reason.endswith(" to exclude a drop by half; the next look is after 5 more jobs")
-    assert judged(WILD, [50.0, 60.0, 100.0, 110.0, 120.0, *WILD, *WILD[:5]]).verdict == "pass"
-    # In noise a median falls by a fifth by chance: that alone is no regression.
-    assert judged(WILD, [50.0, 60.0, 75.0, 130.0, 140.0] * 2).verdict in ("inconclusive", "warn")
-    hopeless = system([series([*WILD[:4]] * 2)], [series([50.0, 100.0, 200.0, 60.0, 400.0, 90.0] * 5, at=100)])
-    assert (hopeless.exit_code, hopeless.metrics[0].more_jobs) == (4, 0)
-    assert "30 jobs are the last look" in hopeless.metrics[0].reason
-    assert "take a longer baseline" in hopeless.metrics[0].findings[-1].advice
+    waiting = judge_metric(series(STEADY), replace(other_set, jobs=other_set.jobs[:9]), RULE)
+    assert waiting.reason.endswith("; 4 of 5 jobs on other nodes are there to confirm it")
 
 
 @pytest.mark.parametrize("factor", [1.0, 0.78, 0.4])
@@ -188,32 +171,14 @@ def test_too_few_jobs_decide_nothing_however_slow_and_say_how_many_are_missing(
     )
 
 
-def test_four_jobs_before_and_three_after_are_judged() -> None:
-    assert judged(STEADY[:4], scaled(1.0, 3)).verdict == "pass"
-    assert judged(STEADY[:4], scaled(0.78, 3)).verdict == "unconfirmed"
-    assert judged(STEADY[:4], scaled(0.78, 10)).verdict == "fail"
+@pytest.mark.parametrize(
+    ("factor", "threshold", "verdict"), [(0.93, 0.05, "fail"), (0.93, 0.10, "pass"), (0.97, 0.01, "fail")]
+)
+def test_the_threshold_can_be_set(factor: float, threshold: float, verdict: str) -> None:
+    assert judged(STEADY, scaled(factor, 10), MetricRule(metric=Line("m"), threshold=threshold)).verdict == verdict
 
 
-@pytest.mark.thorough
-def test_of_noisy_jobs_each_look_has_its_share_of_the_chance() -> None:
-    """Looking after each job until a halving is excluded: 1 in 100 real ones may be passed, however many jobs there are."""
-    chance = random.Random(6)
-    passed = 0
-    for _ in range(400):
-        before = [chance.gauss(0, 0.3) for _ in range(10)]
-        after = [chance.gauss(math.log(0.5), 0.3) for _ in range(30)]
-        passed += any(excludes_drop(HALF_DROP, before, after[:count]) for count in range(3, 31))
-    assert passed <= 0.02 * 400
-    assert sum(LOOK_ALPHA for _ in LOOKS) == pytest.approx(0.01)
-
-
-def test_the_threshold_can_be_set() -> None:
-    assert judged(STEADY, scaled(0.93, 10)).verdict == "fail"
-    assert judged(STEADY, scaled(0.93, 10), MetricRule(metric=Line("m"), threshold=0.10)).verdict == "pass"
-    assert judged(STEADY, scaled(0.97, 10), MetricRule(metric=Line("m"), threshold=0.01)).verdict == "fail"
-
-
-# ---------------------------------------------------------------- the system
+# ---- the system
 
 
 def test_a_metric_on_one_side_only_is_inconclusive() -> None:
@@ -224,17 +189,21 @@ def test_a_metric_on_one_side_only_is_inconclusive() -> None:
     assert system([], []).exit_code == 4
 
 
+def test_thirty_jobs_are_the_last_look() -> None:
+    found = system([series([*WILD[:4]] * 2)], [series([50.0, 100.0, 200.0, 60.0, 400.0, 90.0] * 5, at=100)])
+    assert (found.exit_code, found.metrics[0].more_jobs) == (4, 0)
+    assert "30 jobs are the last look" in found.metrics[0].reason
+    assert "take a longer baseline" in found.metrics[0].findings[-1].advice
+
+
 def test_the_worst_metric_decides() -> None:
     fine, slow = after(scaled(1.0, 5)), replace(after(scaled(0.8, 10)), metric="x")
     before = [series(STEADY), replace(series(STEADY), metric="x")]
     assert system(before, [fine, slow]).exit_code == 1
     assert system(before, [fine, replace(slow, jobs=slow.jobs[:5])]).exit_code == 4
-    mixed = after([93.0, 93.5, 94.0, 101.0, 102.0, 93.0, 93.2, 92.0, 103.0, 104.0])
+    mixed = after([*STRAY, 93.0, 93.2, 92.0, 103.0, 104.0])
     assert system(before, [fine, replace(mixed, metric="x")]).verdict == "warn"
     assert system(before, [fine, replace(fine, metric="x")]).verdict == "pass"
-
-
-# ---------------------------------------------------------------- the command
 
 
 def test_the_order_of_lines_and_files_changes_no_byte(capsys: Output) -> None:
@@ -260,21 +229,3 @@ def test_the_order_of_lines_and_files_changes_no_byte(capsys: Output) -> None:
             assert main(["verdict", "--before", "before", "--after", "two", "--after", "one", *form]) == 1
             outputs.add(capsys.readouterr().out)
     assert len(outputs) == 2
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ([], "--before"),
-        (["--before", "gone", "--after", "gone"], "gone: cannot be read: No such file"),
-        (["--before", "bad", "--after", "bad"], "bad:1: value: 0 is not"),
-    ],
-)
-def test_wrong_use_is_exit_2(arguments: list[str], said: str, capsys: Output) -> None:
-    Path("bad").write_text(
-        '{"metric": "m", "value": 0, "better": "higher", "run": "7", "nodes": ["n1"], "time": 100}\n{"metric": 1}\n'
-    )
-    assert main(["verdict", *arguments]) == 2
-    captured = capsys.readouterr()
-    assert said in captured.err
-    assert captured.out == ""
