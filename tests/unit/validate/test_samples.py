@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import random
-from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lumisite.validate import InputError
@@ -20,22 +19,14 @@ SAMPLE = Sample("m/128MiB/2n", 1.5, "higher", "7", ("n1", "n2"), 100.0, "GB/s", 
 GOOD = {"metric": "m", "value": 1.5, "better": "higher", "run": "7", "nodes": ["n1", "n2"], "time": 100}
 
 names = st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1)
-optional_names = st.just("") | names
-nodes = st.lists(st.from_regex(r"\Anid[0-9]{1,4}\Z"), min_size=1, max_size=4, unique=True).map(
-    lambda own: tuple(sorted(own))
-)
+optional = st.just("") | names
+nodes = st.sets(st.from_regex(r"\Anid[0-9]{1,4}\Z"), min_size=1, max_size=4).map(lambda names: tuple(sorted(names)))
 times = st.floats(0, 4e9)
-better = st.sampled_from(["higher", "lower"])
-samples = st.builds(Sample, names, st.floats(1e-99, 1e99), better, names, nodes, times, *[optional_names] * 3)
+better, outcomes = st.sampled_from(["higher", "lower"]), st.sampled_from(["fail", "pass", "inconclusive"])
+samples = st.builds(Sample, names, st.floats(1e-99, 1e99), better, names, nodes, times, *[optional] * 3)
 values = st.dictionaries(names, names | st.integers() | st.booleans() | st.lists(names).map(tuple))
-outcomes = st.sampled_from(["fail", "pass", "inconclusive"])
-gates = st.builds(
-    *(Gate, names, outcomes, names, names, names, nodes, times),
-    rank=st.none() | st.integers(0, 99),
-    location=optional_names,
-    code=st.just("") | st.just("bind-missing"),
-    values=values,
-)
+ranks, found = st.none() | st.integers(0, 99), {"location": optional, "code": optional, "values": values}
+gates = st.builds(Gate, names, outcomes, names, names, names, nodes, times, rank=ranks, **found)
 
 
 def line(**changed: object) -> bytes:
@@ -62,6 +53,7 @@ def fault(*lines: bytes) -> str:
     return str(caught.value)
 
 
+@settings(max_examples=40)
 @given(samples | gates)
 def test_what_is_written_is_read(line: Sample | Gate) -> None:
     text = line_json(line)
@@ -184,16 +176,6 @@ def test_blank_lines_a_byte_order_mark_and_crlf_do_not_matter() -> None:
     plain = series(line(), line(run="8"))
     assert series(b"\xef\xbb\xbf" + line(), b"", line(run="8") + b"\r", b" ", b"") == plain
     assert series() == {}
-
-
-@given(
-    st.binary()
-    | st.lists(st.sampled_from([b"{", b"}", b'"metric": ', b'"m"', b", ", b"[", b"1e400", b"\n"])).map(b"".join)
-)
-def test_any_bytes_are_read_or_refused(data: bytes) -> None:
-    for text in (data, line().replace(b"1.5", data), line().replace(b"n1", data)):
-        with suppress(InputError):
-            read(text)
 
 
 def test_a_line_without_end_is_refused() -> None:
