@@ -10,29 +10,17 @@ from lumisite.validate.lines import Gate
 from lumisite.validate.probes.environment.expected import Setup
 from lumisite.validate.probes.environment.judge import GATES, environment
 from lumisite.validate.probes.probe import Expected, Target
-from tests.support.records import TWO_NODES, changed, codes, failed, judged, recorded, target_of
+from tests.support.records import TWO_NODES, a_job, changed, codes, failed, judged, recorded, target_of
 from tests.support.sites import load_text, site_text
 
-TWIN = target_of("twin")
-RECORDS = recorded("environment")
+TWIN, LUMI = target_of("twin"), target_of("lumi")
+RECORDS, LUMI_G = recorded("environment"), recorded("environment-lumi-g")
 DB = "MIOPEN_USER_DB_PATH"
 DIRECTORY = ("directories", DB)
 
 
 def gates_of(records: list[Any], target: Target = TWIN, job: Expected = TWO_NODES) -> list[Any]:
     return failed(judged(environment(target), records, job))
-
-
-@pytest.mark.parametrize(("owner", "message"), [(0, "belongs to user 0"), (1234, "is no private directory")])
-def test_a_private_directory_of_another_owner_is_the_cause_and_named_once(owner: int, message: str) -> None:
-    entry = {"path": "/tmp/lumisite-1234", "owner": owner, "usable": False}
-    records = changed(RECORDS, "user", value=1234)
-    for name in ("MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR"):
-        records = changed(records, "directories", name, "set", value=False)
-    (gate,) = gates_of(changed(records, "private", value=[{**entry, "usable": True}, entry]))
-    assert (gate.code, gate.nodes) == ("directory-unfit", TWO_NODES.nodes[:1])
-    assert f"{entry['path']}: {message}" in gate.text
-    assert gate.text.endswith("; so MIOPEN_USER_DB_PATH, MIOPEN_CUSTOM_CACHE_DIR are not set")
 
 
 def test_an_untouched_twin_passes() -> None:
@@ -70,12 +58,19 @@ def test_an_untouched_twin_passes() -> None:
         ("container", (*DIRECTORY, "mode"), "770", "miopen", "directory-unfit", "has mode 770 (expected 700)"),
         ("container", (*DIRECTORY, "writing"), "No space left", "miopen", "directory-unfit",
          "cannot be written: No space left"),
+        # What does no harm.
+        ("container", (*DIRECTORY, "mode"), "1700", "", "", ""),
+        ("container", ("hidden",), ["torch"], "", "", ""),
     ],
 )  # fmt: skip
 def test_a_fault_of_one_node_is_found_by_its_check_and_no_other(
     part: str, keys: tuple[str, ...], value: object, gate: str, code: str, message: str
 ) -> None:
-    (found,) = gates_of(changed(RECORDS, *keys, value=value, part=part))
+    records = gates_of(changed(RECORDS, *keys, value=value, part=part))
+    if not gate:
+        assert records == []
+        return
+    (found,) = records
     assert (found.gate, found.code, found.nodes) == (gate, code, ("nid000001",))
     assert message in found.text
     assert found.rank == (0 if gate in ("affinity", "miopen", "usersite") else None)
@@ -110,15 +105,16 @@ def test_a_rank_has_the_limits_that_its_step_has_on_the_node(limits: dict[str, l
     assert all(gate.text == f"rank 1 on nid000002: {message}" for gate in found)
 
 
-@pytest.mark.parametrize(
-    ("keys", "value"),
-    [
-        ((*DIRECTORY, "mode"), "1700"),
-        (("hidden",), ["torch"]),
-    ],
-)
-def test_what_does_no_harm_passes(keys: tuple[str, ...], value: object) -> None:
-    assert gates_of(changed(RECORDS, *keys, value=value)) == []
+@pytest.mark.parametrize(("owner", "message"), [(0, "belongs to user 0"), (1234, "is no private directory")])
+def test_a_private_directory_of_another_owner_is_the_cause_and_named_once(owner: int, message: str) -> None:
+    entry = {"path": "/tmp/lumisite-1234", "owner": owner, "usable": False}
+    records = changed(RECORDS, "user", value=1234)
+    for name in ("MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR"):
+        records = changed(records, "directories", name, "set", value=False)
+    (gate,) = gates_of(changed(records, "private", value=[{**entry, "usable": True}, entry]))
+    assert (gate.code, gate.nodes) == ("directory-unfit", TWO_NODES.nodes[:1])
+    assert f"{entry['path']}: {message}" in gate.text
+    assert gate.text.endswith("; so MIOPEN_USER_DB_PATH, MIOPEN_CUSTOM_CACHE_DIR are not set")
 
 
 # ---- records that are missing
@@ -135,65 +131,114 @@ def test_a_record_that_is_missing_is_named(part: str) -> None:
     assert found.nodes == ("nid000001",)
 
 
-def test_a_rank_that_died_of_a_library_is_named() -> None:
+def test_a_rank_that_died_of_a_library_or_did_not_start_for_want_of_a_bind_is_named_once() -> None:
     records = changed(RECORDS, "imports", value={})
     del next(record for record in records if record["part"] == "container")["imports"]
     (found,) = gates_of(records)
     assert (found.code, found.values["ranks"]) == ("record-missing", "0")
-
-
-def test_a_container_that_did_not_start_for_want_of_a_bind_is_named_once() -> None:
-    records = changed(without(0, "container"), "paths", "/opt/cray", "exists", value=False, part="node")
-    (found,) = gates_of(records)
+    (found,) = gates_of(changed(without(0, "container"), "paths", "/opt/cray", "exists", value=False, part="node"))
     assert (found.gate, found.code, found.nodes) == ("binds", "bind-missing", ("nid000001",))
+
+
+# ---- CPUs and GPUs
+
+BUSES = [gpu.pci_bus for gpu in Setup(LUMI).topology.gpus]
+OLD_BUSES = ["0000:cc:00.0" if bus == "0000:ce:00.0" else bus for bus in BUSES]
+SWAPPED = [BUSES[1], BUSES[0], *BUSES[2:]]
+GRANTED_PART = [{**record, "granted": "0-4,8-63"} for record in LUMI_G]
+UNKNOWN_BUS = f"GPU on bus 0000:cc:00.0, which lumi-g does not have (expected {', '.join(BUSES)})"
+
+
+def cpus(value: str, rank: int = 4, records: list[Any] = LUMI_G) -> list[Any]:
+    return changed(records, "cpus", value=value, rank=rank)
+
+
+def with_gpus(*buses: list[str]) -> list[Any]:
+    return [{**record, "gpus": seen} for record, seen in zip(LUMI_G, buses, strict=True)]
+
+
+def affinity(records: list[Any]) -> list[Gate]:
+    job = a_job(("nid005001",), len(records))
+    return [line for line in gates_of(records, LUMI, job) if line.gate == "affinity"]
+
+
+@pytest.mark.parametrize(
+    ("records", "code", "found"),
+    [
+        (LUMI_G, "", {}),
+        (cpus("1-6"), "mask-wrong", {4: "mask 0x7e (CPUs 1-6), expected 0xfe (CPUs 1-7) for local rank 4"}),
+        # Another rank's is named once.
+        (cpus(LUMI_G[3]["cpus"]), "mask-wrong", {4: "expected 0xfe (CPUs 1-7)"}),
+        # Of what was granted it is what is near the GPU, as the task prolog has it.
+        (cpus("1-4", records=GRANTED_PART), "", {}),
+        # Without a table ranks must not share or have reserved CPUs.
+        (cpus("48", 1, LUMI_G[:3]), "mask-wrong", {1: "mask 0x1000000000000 has the reserved CPUs 48"}),
+        (
+            cpus("49-50", 1, LUMI_G[:3]),
+            "mask-wrong",
+            {1: "mask 0x6000000000000 shares the CPUs 49-50 with local rank 0 ("},
+        ),
+        (with_gpus(*[BUSES] * 8), "", {}),
+        (with_gpus(*[[bus] for bus in BUSES]), "", {}),
+        # A maintenance has changed a bus id, or the order.
+        (with_gpus(*[OLD_BUSES] * 8), "gpu-wrong", {3: UNKNOWN_BUS}),
+        (with_gpus(*[SWAPPED] * 8), "gpu-wrong", {0: "which lumi-g has as GPU 1", 1: "which lumi-g has as GPU 0"}),
+        (with_gpus(*[[BUSES[4 if rank == 5 else rank]] for rank in range(8)]), "gpu-wrong", {5: "with rank 4"}),
+    ],
+)
+def test_masks_and_gpus_are_those_of_the_node_kind(records: list[Any], code: str, found: dict[int, str]) -> None:
+    lines = affinity(sorted(records, key=lambda record: record["rank"]))
+    assert [(line.rank, line.code) for line in lines] == [(rank, code) for rank in found]
+    assert all(text in line.text for line, text in zip(lines, found.values(), strict=True))
+
+
+def test_a_users_binding_is_told_from_the_task_prologs() -> None:
+    (prologs,) = affinity(cpus("1-6"))
+    (users,) = affinity(changed(cpus("1-6"), "environment", "SLURM_CPU_BIND", value="quiet,map_cpu:1,2", rank=4))
+    assert "SLURM_CPU_BIND" not in prologs.advice
+    assert users.advice.endswith("SLURM_CPU_BIND=quiet,map_cpu:1,2")
 
 
 # ---- libraries
 
-TORCH_RCCL = {"path": "/opt/venv/lib/python3.12/site-packages/torch/lib/librccl.so", "point": "/", "type": "overlay"}
-IMAGES_PLUGIN = {"path": "/opt/aws-ofi-rccl/librccl-net.so", "point": "/", "type": "overlay"}
-IMAGES_FABRIC = {"path": "/usr/lib/libfabric.so.1.21.0", "point": "/usr", "type": "fuse.squashfuse_ll"}
-HOSTS_FABRIC = {
-    "path": "/opt/cray/libfabric/1.22.0/lib64/libfabric.so.1.28.0",
-    "point": "/opt/cray",
-    "type": "overlay",
-}
-HOSTS_CXI = {"path": "/usr/lib64/libcxi.so.1", "point": "/usr/lib64/libcxi.so.1", "type": "overlay"}
+
+def mapped(path: str, point: str = "/", kind: str = "overlay") -> dict[str, str]:
+    return {"path": path, "point": point, "type": kind}
+
+
+TORCH_RCCL = mapped("/opt/venv/lib/python3.12/site-packages/torch/lib/librccl.so")
+IMAGES_PLUGIN = mapped("/opt/aws-ofi-rccl/librccl-net.so")
+IMAGES_FABRIC = mapped("/usr/lib/libfabric.so.1.21.0", "/usr", "fuse.squashfuse_ll")
+HOSTS_FABRIC = mapped("/opt/cray/libfabric/1.22.0/lib64/libfabric.so.1.28.0", "/opt/cray")
+HOSTS_CXI = mapped("/usr/lib64/libcxi.so.1", "/usr/lib64/libcxi.so.1")
 OLDER = "/appl/local/containers/sif-images/lumi-pytorch-rocm-6.1.3-python-3.12-pytorch-v2.4.1.sif"
 LAIF = "/appl/local/laifs/containers/lumi-multitorch-latest.sif"
 OPENED = {"librccl-net.so": "", "libnccl-net.so": "no such file"}
 
 
-def on_lumi(image: str, *mapped: dict[str, str], plugins: dict[str, str] = OPENED) -> list[str]:
-    """What is found of LUMI's libraries in containers that have all binds."""
+@pytest.mark.parametrize(
+    ("image", "libraries", "plugins", "message"),
+    [
+        # One has its own network, an older one needs the host's libraries; without a plugin all else is no use.
+        (LAIF, [TORCH_RCCL, IMAGES_PLUGIN, IMAGES_FABRIC], OPENED, ""),
+        (LAIF, [IMAGES_PLUGIN, HOSTS_FABRIC], OPENED,
+         f"libfabric.so.1: {HOSTS_FABRIC['path']} is in use, from the host; family laif-multitorch needs it from the image"),
+        (OLDER, [IMAGES_PLUGIN, HOSTS_FABRIC, HOSTS_CXI], OPENED, ""),
+        (OLDER, [IMAGES_PLUGIN, IMAGES_FABRIC, HOSTS_CXI], OPENED, "libfabric.so.1.21.0 is in use, from the image; "),
+        (LAIF, [IMAGES_FABRIC], dict.fromkeys(OPENED, "cannot open"),
+         "librccl-net.so: no network plugin opens, so traffic falls back to TCP: cannot open"),
+    ],
+)  # fmt: skip
+def test_libraries_come_from_where_the_images_family_has_them(
+    image: str, libraries: list[dict[str, str]], plugins: dict[str, str], message: str
+) -> None:
     target = target_of("lumi", image)
     there = {bind.path: {"exists": True, "file": bind.path} for bind in Setup(target).binds}
-    opened = {"plugins": plugins, "libraries": {}, "mapped": [*mapped], "imports": {"torch": {"version": "2.7.1"}}}
+    opened = {"plugins": plugins, "libraries": {}, "mapped": libraries, "imports": {"torch": {"version": "2.7.1"}}}
     records = [{**record, "paths": there, **(opened if record["part"] == "container" else {})} for record in RECORDS]
     found = [line for line in gates_of(records, target) if line.gate == "binds"]
-    assert {line.code for line in found} <= {"library-not-opened"}
-    return [line.text.partition(": ")[2] for line in found]
-
-
-def test_an_image_with_its_own_network_passes_with_it() -> None:
-    assert on_lumi(LAIF, TORCH_RCCL, IMAGES_PLUGIN, IMAGES_FABRIC) == []
-    (found,) = on_lumi(LAIF, IMAGES_PLUGIN, HOSTS_FABRIC)
-    assert found == (
-        "libfabric.so.1: /opt/cray/libfabric/1.22.0/lib64/libfabric.so.1.28.0 is in use, from the host; "
-        "family laif-multitorch needs it from the image"
-    )
-
-
-def test_an_older_image_needs_the_hosts_libraries() -> None:
-    assert on_lumi(OLDER, IMAGES_PLUGIN, HOSTS_FABRIC, HOSTS_CXI) == []
-    (found,) = on_lumi(OLDER, IMAGES_PLUGIN, IMAGES_FABRIC, HOSTS_CXI)
-    assert "is in use, from the image" in found
-
-
-def test_no_plugin_is_a_failure_though_all_else_is_right() -> None:
-    refusals = dict.fromkeys(OPENED, "cannot open")
-    (found,) = on_lumi(LAIF, IMAGES_FABRIC, plugins=refusals)
-    assert found.startswith("librccl-net.so: no network plugin opens, so traffic falls back to TCP: cannot open")
+    assert [line.code for line in found] == ["library-not-opened"] * bool(message)
+    assert all(message in line.text for line in found)
 
 
 def test_what_a_user_site_hides_is_named() -> None:

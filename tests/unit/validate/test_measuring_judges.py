@@ -10,6 +10,7 @@ import pytest
 
 from lumisite.site.load import load_site
 from lumisite.site.scalars import Name
+from lumisite.site.software import Fabric
 from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.probes.collectives.judge import collectives
 from lumisite.validate.probes.ddp.judge import ddp
@@ -131,16 +132,19 @@ def test_the_rank_that_ended_first_is_the_cause(
 
 
 @pytest.mark.parametrize(
-    ("records", "rank", "nodes"),
+    ("other", "rank", "nodes"),
     [
         # One rank has an error of its own, whoever of the others noticed first that it is gone.
-        ([{**GOOD[0], **RESET}, {**GOOD[1], **BOOM}], 1, NODES[1:]),
+        ((RESET, BOOM), 1, NODES[1:]),
         # All have the same, or nothing but words on each other: no node is picked out.
-        ([{**GOOD[0], **BOOM}, {**GOOD[1], **BOOM}], 0, NODES),
-        ([GOOD[0], {**GOOD[1], **RESET}], 1, NODES),
+        ((BOOM, BOOM), 0, NODES),
+        (({}, RESET), 1, NODES),
     ],
 )
-def test_an_error_of_one_rank_is_that_of_its_node(records: list[Record], rank: int, nodes: tuple[str, ...]) -> None:
+def test_an_error_of_one_rank_is_that_of_its_node(
+    other: tuple[Record, Record], rank: int, nodes: tuple[str, ...]
+) -> None:
+    records = [{**record, **error} for record, error in zip(GOOD, other, strict=True)]
     gate = gate_of(list(ddp(target_of("twin")).judge([ended(records, 1)], expected("ddp"))))
     assert (gate.code, gate.rank, gate.nodes) == ("rank-failed", rank, nodes)
     assert bool(gate.asked) == (nodes != NODES)
@@ -258,47 +262,40 @@ def carried(*sent: tuple[int, int]) -> list[Record]:
 
 
 RIGHT, WRONG = (9, 1000), (1000, 9)
-FORCED = ended(carried((2000, 10)), GLOO_SOCKET_IFNAME="eth0")
 
 
 @pytest.mark.parametrize(
-    ("plain", "control", "verdict", "code", "cause"),
+    ("sent", "forced", "verdict", "code", "nodes", "cause"),
     [
-        (ended(carried((10, 2000))), FORCED, "pass", "transport-fine", "carried the bytes of nid000001, nid000002"),
+        ([RIGHT], WRONG, "pass", "transport-fine", NODES, "carried the bytes of nid000001, nid000002"),
+        ([WRONG], WRONG, "fail", "transport-wrong-network", NODES, "nid000001: eth0 sent 0.0 of 0.0 MB, expected hsn0"),
+        ([WRONG, RIGHT], WRONG, "fail", "transport-wrong-network", NODES[:1], "nid000001: eth0 sent"),
+        ([RIGHT, WRONG], WRONG, "fail", "transport-wrong-network", NODES[1:], "nid000002: eth0 sent"),
+        ([(10, 20)], WRONG, "inconclusive", "transport-not-shown", NODES, "nid000001: the interfaces sent"),
+        # The control has to fail, or shows nothing.
         (
-            ended(carried((2000, 10))),
-            FORCED,
-            "fail",
-            "transport-wrong-network",
-            "nid000001: eth0 sent 0.0 of 0.0 MB, expected hsn0",
-        ),
-        (ended(carried((10, 20))), FORCED, "inconclusive", "transport-not-shown", "nid000001: the interfaces sent"),
-        (
-            ended(carried((10, 2000))),
-            ended(carried((10, 2000)), GLOO_SOCKET_IFNAME="eth0"),
+            [RIGHT],
+            RIGHT,
             "inconclusive",
             "transport-not-shown",
-            "with GLOO_SOCKET_IFNAME=eth0 the step does not come out as a failure",
+            NODES,
+            "with GLOO_SOCKET_IFNAME=eth0 the step does not",
         ),
-        (ended(carried((10, 2000))), ended([], 1), "inconclusive", "step-failed", ""),
+        ([RIGHT], None, "inconclusive", "step-failed", NODES, ""),
     ],
 )
 def test_the_interfaces_counters_tell_and_the_control_must_fail(
-    plain: Ended, control: Ended, verdict: str, code: str, cause: str
+    sent: list[tuple[int, int]],
+    forced: tuple[int, int] | None,
+    verdict: str,
+    code: str,
+    nodes: tuple[str, ...],
+    cause: str,
 ) -> None:
-    gate = gate_of(judge_transport(TWIN, "gloo", [plain, control], expected("transport")))
-    assert (gate.verdict, gate.code) == (verdict, code)
+    control = ended(carried(forced), GLOO_SOCKET_IFNAME="eth0") if forced else ended([], 1)
+    gate = gate_of(judge_transport(TWIN, "gloo", [ended(carried(*sent)), control], expected("transport")))
+    assert (gate.verdict, gate.code, gate.nodes) == (verdict, code, nodes)
     assert cause in gate.text
-
-
-@pytest.mark.parametrize(
-    ("sent", "nodes"), [((WRONG, RIGHT), NODES[:1]), ((RIGHT, WRONG), NODES[1:]), ((WRONG,), NODES)]
-)
-def test_the_node_that_sends_through_another_interface_is_named(
-    sent: tuple[tuple[int, int], ...], nodes: tuple[str, ...]
-) -> None:
-    gate = gate_of(judge_transport(TWIN, "gloo", [ended(carried(*sent)), FORCED], expected("transport")))
-    assert (gate.code, gate.nodes) == ("transport-wrong-network", nodes)
 
 
 def test_the_control_is_forced_onto_the_wrong_network() -> None:
@@ -320,6 +317,7 @@ GOOD_LOG = """\
 {host}:{pid}:{pid} [0] NCCL INFO ncclCommInitRank comm 0x1 rank {rank} nranks 2 cudaDev 0 busId c1000 - Init COMPLETE
 """
 SOCKET_LOG = GOOD_LOG.replace("AWS Libfabric", "Socket").partition("\n")[2].replace("/GDRDMA", "")
+NO_GDR_LOG = GOOD_LOG.replace("/GDRDMA", "")
 
 
 def logged(text: str) -> list[Record]:
@@ -327,17 +325,22 @@ def logged(text: str) -> list[Record]:
 
 
 @pytest.mark.parametrize(
-    ("plain", "control", "verdict", "code"),
+    ("fabric", "plain", "control", "verdict", "code"),
     [
-        (GOOD_LOG, SOCKET_LOG, "pass", "transport-fine"),
-        (SOCKET_LOG, SOCKET_LOG, "fail", "transport-wrong-network"),
-        (GOOD_LOG, GOOD_LOG, "inconclusive", "transport-not-shown"),
-        ("", SOCKET_LOG, "inconclusive", "transport-not-shown"),
+        (LUMI, GOOD_LOG, SOCKET_LOG, "pass", "transport-fine"),
+        (LUMI, SOCKET_LOG, SOCKET_LOG, "fail", "transport-wrong-network"),
+        (LUMI, GOOD_LOG, GOOD_LOG, "inconclusive", "transport-not-shown"),
+        (LUMI, "", SOCKET_LOG, "inconclusive", "transport-not-shown"),
+        # GPU Direct RDMA counts where the site requires it.
+        (LUMI, NO_GDR_LOG, SOCKET_LOG, "pass", "transport-fine"),
+        (replace(LUMI, require_gdr=True), NO_GDR_LOG, SOCKET_LOG, "fail", "transport-no-gdr"),
     ],
 )
-def test_the_librarys_log_tells_and_the_control_must_fail(plain: str, control: str, verdict: str, code: str) -> None:
+def test_the_librarys_log_tells_and_the_control_must_fail(
+    fabric: Fabric, plain: str, control: str, verdict: str, code: str
+) -> None:
     steps = [ended(logged(plain)), ended(logged(control), NCCL_NET="Socket")]
-    gate = gate_of(judge_transport(LUMI, "nccl", steps, expected("transport")))
+    gate = gate_of(judge_transport(fabric, "nccl", steps, expected("transport")))
     assert (gate.verdict, gate.code) == (verdict, code), gate.text
 
 
@@ -358,11 +361,3 @@ def test_the_node_whose_rank_is_on_sockets_is_named_if_it_is_one_of_the_job(host
     gate = gate_of(judge_transport(LUMI, "nccl", [ended(records)], expected("transport")))
     assert (gate.verdict, gate.code) == ("fail", "transport-wrong-network")
     assert gate.nodes == ((host,) if host in NODES else NODES)
-
-
-def test_gpu_direct_is_asked_for_where_the_site_requires_it() -> None:
-    without = GOOD_LOG.replace("/GDRDMA", "")
-    steps = [ended(logged(without)), ended(logged(SOCKET_LOG), NCCL_NET="Socket")]
-    strict = replace(LUMI, require_gdr=True)
-    assert gate_of(judge_transport(LUMI, "nccl", steps, expected("transport"))).verdict == "pass"
-    assert gate_of(judge_transport(strict, "nccl", steps, expected("transport"))).verdict != "pass"
