@@ -144,7 +144,7 @@ def test_the_rank_that_ended_first_is_the_cause(
 def test_an_error_of_one_rank_is_that_of_its_node(
     other: tuple[Record, Record], rank: int, nodes: tuple[str, ...]
 ) -> None:
-    records = [{**record, **error} for record, error in zip(GOOD, other, strict=True)]
+    records: list[Record] = [{**record, **error} for record, error in zip(GOOD, other, strict=True)]
     gate = gate_of(list(ddp(target_of("twin")).judge([ended(records, 1)], expected("ddp"))))
     assert (gate.code, gate.rank, gate.nodes) == ("rank-failed", rank, nodes)
     assert bool(gate.asked) == (nodes != NODES)

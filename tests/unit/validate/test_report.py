@@ -13,9 +13,7 @@ import pytest
 
 import lumisite
 from lumisite.cli import main
-from lumisite.facts.facts import Releases
 from lumisite.findings.finding import Finding, Severity
-from lumisite.site.load import load_site
 from lumisite.text import figure
 from lumisite.validate.lines import State
 from lumisite.validate.report.advice import advice, changes
@@ -248,18 +246,6 @@ def test_names_are_taken_apart_and_put_in_order() -> None:
     assert [size_text(1 << power) for power in (0, 9, 10, 29, 40)] == ["1B", "512B", "1KiB", "512MiB", "1TiB"]
     ordered = ["q/64MiB/1n", "q/1GiB/1n", "q/1MiB/2n"]
     assert sorted({*ordered}, key=metric_order) == ordered
-
-
-def test_captures_are_compared_and_a_site_that_is_not_known_is_not_guessed() -> None:
-    old, new = capture_of("1.15.2.0"), capture_of("1.22.0")
-    lumi = load_site("lumi")
-    assert "/opt/cray/libfabric: 1.15.2.0 -> 1.22.0" in RENAMED
-    assert changes(old, new, load_site("twin")) == changes(old, new, None)
-    assert changes(old, new, lumi)[0]["touches"]
-    assert changes(old, old, lumi) == changes(None, new, lumi) == ()
-    odd = changes(old, replace(new, products={"/opt/\x1b[2J": Releases(("1",))}), None)
-    assert odd
-    assert all(change["what"].isprintable() for change in odd)
 
 
 # ---- each finding of a headline

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Sequence
 
 import pytest
 
+from lumisite.site.scalars import Line
+from lumisite.site.validation import MetricRule
 from lumisite.validate.lines import Gate
 from lumisite.validate.report.headline import headline
 from lumisite.validate.samples import JobValues, Recorded, Series
@@ -13,23 +17,46 @@ from lumisite.validate.verdict.nodes import slow_nodes
 from lumisite.validate.verdict.system import Terms, judge_system
 from tests.support.series import SETS, STEADY, after, codes, per_node, scaled, series, system
 
-Output = pytest.CaptureFixture[str]
+
+def rule(metric: str, threshold: float) -> MetricRule:
+    return MetricRule(metric=Line(metric), threshold=threshold)
 
 
 def test_a_slow_node_is_told_from_a_slow_system() -> None:
     good, one_slow = [100.0] * 32, [100.0] * 31 + [88.0]
-    verdict = system([series(STEADY), per_node(good)], [after(scaled(1.0, 5)), per_node(one_slow, seed=2)])
-    assert (verdict.verdict, verdict.exit_code) == ("bad-nodes", 5)
-    assert [slow.node for slow in verdict.slow_nodes] == ["n31"]
-    assert verdict.slow_nodes[0].below == pytest.approx(0.12, abs=0.02)
-    assert verdict.drain == ("scontrol update nodename=n31 state=drain reason='lumisite: slow by gemm'",)
+    old = Recorded({"m": series(STEADY), "gemm": per_node(good)})
+    now = Recorded({"m": after(scaled(1.0, 5)), "gemm": per_node(one_slow, seed=2)})
+    for terms in (Terms(), Terms(deciding=("m",))):  # what decides nothing of the system tells nodes all the same
+        verdict = judge_system(old, now, terms)
+        assert (verdict.verdict, verdict.exit_code) == ("bad-nodes", 5)
+        assert [slow.node for slow in verdict.slow_nodes] == ["n31"]
+        assert verdict.slow_nodes[0].below == pytest.approx(0.12, abs=0.02)
+        assert verdict.drain == ("scontrol update nodename=n31 state=drain reason='lumisite: slow by gemm'",)
+    fine = judge_system(old, now, Terms((rule("gemm", 0.2),), ("m",)))
+    assert (fine.slow_nodes, fine.drain, fine.exit_code) == ((), (), 0)
 
 
-def test_a_node_that_one_value_calls_slow_is_measured_again_and_not_drained() -> None:
-    verdict = system([series(STEADY)], [after(scaled(1.0, 5)), per_node([100.0] * 31 + [70.0], runs=1)])
-    assert ([slow.node for slow in verdict.slow_nodes], verdict.drain) == (["n31"], ())
-    twice = system([series(STEADY)], [after(scaled(1.0, 5)), per_node([100.0] * 31 + [70.0], runs=2)])
-    assert len(twice.drain) == 1
+@pytest.mark.parametrize(
+    ("speeds", "runs", "noise", "slow", "drained"),
+    [
+        # What one value alone calls slow is measured again, and not drained.
+        ([100.0] * 31 + [70.0], 1, 0.01, ["n31"], 0),
+        ([100.0] * 31 + [70.0], 2, 0.01, ["n31"], 1),
+        # Of few nodes one is slow only where all others of the majority are alike.
+        ([100.0, 100.0, 97.0, 90.5], 16, 0.0, [], 0),
+        ([100.0, 100.0, 99.5, 90.5], 16, 0.0, ["n3"], 1),
+        # Equal nodes are taken to have some noise.
+        ([1.0] * 9 + [0.94], 3, 0.0, ["n9"], 1),
+        ([1.0] * 9 + [0.96], 3, 0.0, [], 0),
+    ],
+)
+def test_a_node_is_slow_among_the_others(
+    speeds: list[float], runs: int, noise: float, slow: list[str], drained: int
+) -> None:
+    verdict = system([], [per_node(speeds, runs=runs, noise=noise)])
+    assert ([one.node for one in verdict.slow_nodes], len(verdict.drain)) == (slow, drained)
+    if slow == ["n9"]:
+        assert verdict.slow_nodes[0].z == pytest.approx(math.log(0.94) / 0.005)
 
 
 def test_a_pair_with_a_node_that_has_a_finding_says_nothing_of_its_partner() -> None:
@@ -82,37 +109,40 @@ def test_jobs_on_a_slow_node_are_left_out() -> None:
     assert few.metrics[1].findings[-1].message == "3 of the deciding jobs ran on bad nodes"
 
 
-def test_a_set_that_is_far_slower_than_the_other_is_a_node_and_not_the_system() -> None:
-    mixed = [STEADY[n] * (0.25 if n % 2 == 0 else 1.0) for n in range(5)]
-    first = system([series(STEADY)], [series(mixed, at=100)])
-    assert (first.metrics[0].verdict, first.exit_code) == ("inconclusive", 4)
-    only = first.metrics[0].findings[-1]
-    assert (only.code, only.message) == ("metric-bad-nodes", "only on n1, n2, not on n3, n4: a node, not the system")
-    assert only.nodes == ("n1", "n2", "n3", "n4")
-    # Nor is it fine where fewer than half of the jobs ran there.
-    few = [STEADY[n] * (0.25 if n % 2 else 1.0) for n in range(5)]
-    assert system([series(STEADY)], [series(few, at=100)]).exit_code == 4
-    # One slow job is a stray, with a good one on the same nodes or without.
-    assert system([series(STEADY)], [series([*STEADY[:3], 25.0, 100.0], at=100)]).exit_code == 0
-    assert system([series(STEADY)], [series([*STEADY[:4], 25.0], sets=(*SETS, ("n9",)), at=100)]).exit_code == 0
-    # More of the same does not make it the system.
-    again = [STEADY[n] * (0.25 if n % 2 == 0 else 1.0) for n in range(10)]
-    more = system([series(STEADY)], [series(again, at=100)])
-    assert (more.exit_code, more.metrics[0].verdict) == (4, "inconclusive")
+def every_other(slow: float, fast: float = 1.0, count: int = 5, first: int = 0) -> list[float]:
+    return [STEADY[n] * (slow if n % 2 == first else fast) for n in range(count)]
 
 
-def test_a_set_is_told_apart_in_noise_too() -> None:
-    noisy = [value * (1.08 if n % 2 else 0.92) for n, value in enumerate(STEADY)]
-    mixed = [STEADY[n] * (0.25 if n % 2 == 0 else 1.0) for n in range(5)]
-    found = system([series(noisy)], [series(mixed, at=100)]).metrics[0]
-    assert found.noise is not None
-    assert found.noise > 0.05
-    assert found.findings[-1].nodes == ("n1", "n2", "n3", "n4")
+#: Jobs that differ by more than a twentieth.
+NOISY = [value * (1.08 if n % 2 else 0.92) for n, value in enumerate(STEADY)]
 
 
-def test_a_system_that_is_slower_on_one_set_than_on_the_other_is_the_system() -> None:
-    uneven = [STEADY[n] * (0.7 if n % 2 == 0 else 0.93) for n in range(10)]
-    assert system([series(STEADY)], [series(uneven, at=100)]).exit_code == 1
+@pytest.mark.parametrize(
+    ("before", "new", "sets", "code", "told_apart"),
+    [
+        # One set is far slower than the other, in noise too: a node, and not the system.
+        (STEADY, every_other(0.25), SETS[:2], 4, True),
+        (NOISY, every_other(0.25), SETS[:2], 4, True),
+        # More of the same does not make it the system, nor is it fine where fewer than half of the jobs ran there.
+        (STEADY, every_other(0.25, count=10), SETS[:2], 4, True),
+        (STEADY, every_other(0.25, first=1), SETS[:2], 4, True),
+        # One slow job is a stray, with a good one on the same nodes or without.
+        (STEADY, [*STEADY[:3], 25.0, 100.0], SETS[:2], 0, False),
+        (STEADY, [*STEADY[:4], 25.0], (*SETS, ("n9",)), 0, False),
+        # The system is slower on one set than on the other.
+        (STEADY, every_other(0.7, 0.93, count=10), SETS[:2], 1, False),
+    ],
+)
+def test_a_set_that_is_far_slower_than_the_other_is_a_node_and_not_the_system(
+    before: list[float], new: list[float], sets: Sequence[tuple[str, ...]], code: int, told_apart: bool
+) -> None:
+    verdict = system([series(before)], [series(new, sets=sets, at=100)])
+    last = verdict.metrics[0].findings[-1]
+    assert (verdict.exit_code, last.code == "metric-bad-nodes") == (code, told_apart)
+    if told_apart:
+        assert re.fullmatch("only on n., n., not on n., n.: a node, not the system", last.message)
+        assert last.nodes == ("n1", "n2", "n3", "n4")
+        assert verdict.metrics[0].verdict == "inconclusive"
 
 
 def test_a_node_slow_before_does_not_spoil_the_baseline() -> None:
@@ -143,17 +173,3 @@ def test_a_slow_node_among_four_does_not_look_like_a_slow_system() -> None:
     assert [slow.node for slow in verdict.slow_nodes] == ["n2"]
     assert verdict.metrics[0].change == pytest.approx(0, abs=0.01)
     assert verdict.exit_code == 5
-
-
-@pytest.mark.parametrize(("third", "slow"), [(97.0, []), (99.5, ["n3"])])
-def test_of_few_nodes_one_is_slow_only_where_all_others_of_the_majority_are_alike(
-    third: float, slow: list[str]
-) -> None:
-    verdict = system([], [per_node([100.0, 100.0, third, 90.5], runs=16, noise=0.0)])
-    assert [one.node for one in verdict.slow_nodes] == slow
-
-
-def test_equal_nodes_are_taken_to_have_some_noise() -> None:
-    (slow,) = system([], [per_node([1.0] * 9 + [0.94], noise=0.0)]).slow_nodes
-    assert slow.z == pytest.approx(math.log(0.94) / 0.005)
-    assert system([], [per_node([1.0] * 9 + [0.96], noise=0.0)]).slow_nodes == ()

@@ -14,7 +14,7 @@ from lumisite.cli import main
 from lumisite.findings.finding import Finding, Severity
 from lumisite.site.validation import MetricRule
 from lumisite.validate.lines import Sample, line_json
-from lumisite.validate.samples import JobValues, Recorded, Series, read_lines
+from lumisite.validate.samples import Recorded, Series, read_lines
 from lumisite.validate.verdict.baseline import baseline_size
 from lumisite.validate.verdict.deciding import decides
 from lumisite.validate.verdict.metric import MetricVerdict, judge_metric
@@ -77,19 +77,6 @@ def test_a_metric_that_does_not_decide_is_shown_only() -> None:
     now = {"m": after(scaled(0.7, 5)), "x": replace(after(scaled(1.0, 5)), metric="x")}
     whole = judge_system(Recorded(fine), Recorded(now), Terms(deciding=("x",)))
     assert whole.exit_code == 0
-
-
-def test_a_node_is_slow_beyond_the_threshold_of_its_metric() -> None:
-    values: dict[tuple[str, ...], float] = {
-        (f"n{node}",): 50.0 if node == 3 else 100.0 + node / 10 for node in range(9)
-    }
-    nodes = Series("gemm", "higher", (JobValues("g", NEW, values),))
-    old, now = Recorded({"m": series(STEADY)}), Recorded({"m": after(scaled(1.0, 5)), "gemm": nodes})
-    assert [slow.node for slow in judge_system(old, now, Terms()).slow_nodes] == ["n3"]
-    # What decides nothing of the system tells nodes all the same.
-    assert [slow.node for slow in judge_system(old, now, Terms(deciding=("m",))).slow_nodes] == ["n3"]
-    shown = judge_system(old, now, Terms((rule("gemm", threshold=0.6),), ("m",)))
-    assert (shown.slow_nodes, shown.drain, shown.exit_code) == ((), (), 0)
 
 
 # ---- what the site expects
