@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 from lumisite.errors import LumisiteError
@@ -117,6 +118,7 @@ def cpu_masks(topology: Topology, request: MaskRequest) -> tuple[TaskMask, ...]:
     )
 
 
+@cache  # a render asks four times for each kind of node
 def mask_tables(topology: Topology) -> Mapping[tuple[int, int], tuple[TaskMask, ...]]:
     """Return the answers for a whole node by (tasks, threads), for the counts that have a sound one for every task.
 

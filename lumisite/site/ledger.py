@@ -292,10 +292,13 @@ def describe_action(setting: Setting) -> str:
 Condition: TypeAlias = VersionRange | tuple[str, ...] | str | bool
 
 
+#: The conditions that are not about a stack.
+_OTHERS = tuple(item.name for item in fields(When) if item.name != "stacks")
+
+
 def conditions_of(when: When) -> dict[str, Condition]:
     """Return the conditions by name, those about a stack by its name."""
-    others = (item.name for item in fields(when) if item.name != "stacks")
-    return {**when.stacks, **{name: value for name in others if (value := getattr(when, name)) is not None}}
+    return {**when.stacks, **{name: value for name in _OTHERS if (value := getattr(when, name)) is not None}}
 
 
 def describe_condition(value: Condition | Version) -> str:

@@ -58,10 +58,7 @@ class Tree:
     selection: Selection
     files: Mapping[str, RenderedFile]
     plans: Sequence[ModulePlan]
-
-    @property
-    def release(self) -> str:
-        return str(json.loads(self.files[MANIFEST].text)["release"])
+    release: str
 
     def loaded(self, name: str) -> tuple[ModulePlan, ...]:
         """Return the modules that loading one of them loads, in the order of loading; none for an empty name."""
@@ -85,7 +82,7 @@ def tree_of(
     files = render_tree(loaded, selection, templates, plans, lock)
     release = str(json.loads(files[MANIFEST].text)["release"])
     modules = plan_modules(Rendering(loaded, selection, release, templates, plans, lock))
-    return Tree(loaded.site, selection, files, modules)
+    return Tree(loaded.site, selection, files, modules, release)
 
 
 @dataclass(frozen=True)
