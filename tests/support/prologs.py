@@ -16,7 +16,7 @@ from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
 from lumisite.site.load import EMBEDDED, LoadedSite, load_site
 from lumisite.site.selection import resolve_selection
-from tests.support.kernels import be_node, kernel_files, seen_in
+from tests.support.kernels import DRIVER, be_node, kernel_files, seen_in
 from tests.support.sites import load_text
 from tests.support.tools import tool
 
@@ -46,7 +46,7 @@ STEP = {
 
 
 def shell_command(shell: str, folder: Path) -> list[str]:
-    """Give the command for a shell as `#!/bin/sh` starts it: bash by the name sh, which makes it POSIX-minded."""
+    """Return the command for a shell as `#!/bin/sh` starts it: bash by the name sh, which makes it POSIX-minded."""
     found = tool(shell)
     if shell == "busybox":
         return [found, "sh"]
@@ -166,25 +166,22 @@ def lumi_like_files(*rocm: str) -> dict[str, str]:
 
 
 @functools.cache
-def _files_of(site: str, kind: str) -> dict[str, str]:
-    return kernel_files(load_site(site).site, kind)
+def _drivers() -> dict[str, str]:
+    files = kernel_files(load_site("lumi").site, "lumi-g")
+    return {path: text for path, text in files.items() if path.startswith(DRIVER)}
 
 
-def lay_out(folder: Path, files: Mapping[str, str], node: tuple[str, str] = ("lumi", "lumi-g")) -> Path:
-    """Write rendered files and what the test site's node has; give the directory of the scripts.
-
-    The node is of an embedded site's kind.
-    """
+def lay_out(folder: Path, files: Mapping[str, str]) -> Path:
+    """Write rendered files and what they look at on a LUMI-G node; return the directory of the scripts."""
+    (folder / "spank/bin").mkdir(parents=True, exist_ok=True)
     for path, text in files.items():
-        if path.startswith("spank/"):
-            if path.endswith("/apptainer"):
-                (folder / path).parent.mkdir(parents=True, exist_ok=True)
-                with suppress(FileExistsError):
-                    (folder / path).symlink_to(text)
-                continue
+        if path.endswith("bin/apptainer"):
+            with suppress(FileExistsError):
+                (folder / path).symlink_to(text)
+        elif path.startswith("spank/"):
             script = text if path.endswith(".lua") else seen_in(folder, text)
             write_script(folder / path, script.replace(ROOT, str(folder)))
-    be_node(folder, _files_of(*node))
+    be_node(folder, _drivers())
     for name in ("projappl", "opt/cray", "spool"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     (folder / "libcxi.so.1").touch()

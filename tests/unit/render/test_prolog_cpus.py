@@ -35,19 +35,13 @@ def grant(tmp_path: Path, cpus: str, *, version: int = 2) -> None:
     (tmp_path / "cpuset").write_text(f"{place}/user/task_0\n" if version == 2 else f"{place}\n")
 
 
-def tried(ran: Ran) -> str | None:
-    """The list that went to taskset, which refuses those that this machine has no CPU for."""
+def answer(ran: Ran) -> str:
+    """Return the list that went to taskset, which refuses those that this machine has no CPU for; or why there is none."""
     assert (ran.status, ran.stderr) == (0, "")
-    for line in ran.prints:
-        found = re.search(r"(?:CPUs|taskset refused) ([0-9][0-9,-]*)", line)
-        if found:
-            return found[1]
-    assert reason(ran)
-    return None
-
-
-def reason(ran: Ran) -> str:
-    return next(line.partition("no CPU binding: ")[2] for line in ran.prints if "no CPU binding: " in line)
+    text = "\n".join(ran.prints)
+    found = re.search(r"(?:CPUs|taskset refused) ([0-9][0-9,-]*)", text) or re.search(r"no CPU binding: (.*)", text)
+    assert found, text
+    return found[1]
 
 
 def step(prolog: Script, tasks: int, task: int, **changes: str | None) -> Ran:
@@ -61,82 +55,108 @@ def step(prolog: Script, tasks: int, task: int, **changes: str | None) -> Ran:
     return prolog.step(**{**given, **changes})
 
 
-def golden(tasks: int, threads: int) -> list[str | None]:
-    return [answer.cpus for answer in cpu_masks(TOPOLOGY, MaskRequest(tasks, threads))]
-
-
-# ---- a whole node
+def whole_node(tasks: int, threads: int) -> list[str | None]:
+    return [task.cpus for task in cpu_masks(TOPOLOGY, MaskRequest(tasks, threads))]
 
 
 def test_eight_tasks_get_the_published_masks(prolog: Script) -> None:
     published = "0xfe000000000000,0xfe00000000000000,0xfe0000,0xfe000000,0xfe,0xfe00,0xfe00000000,0xfe0000000000"  # facts of LUMI
-    found = [tried(step(prolog, 8, task)) for task in range(8)]
-    assert [mask_of(parse_number_list(cpus or "")) for cpus in found] == published.split(",")
+    found = [answer(step(prolog, 8, task)) for task in range(8)]
+    assert [mask_of(parse_number_list(cpus)) for cpus in found] == published.split(",")
 
 
-@pytest.mark.parametrize("tasks", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("tasks", [1, 8, 16])
 def test_both_threads_are_of_another_table(prolog: Script, tasks: int) -> None:
-    assert [tried(step(prolog, tasks, task, SLURM_THREADS_PER_CORE="2")) for task in range(tasks)] == golden(tasks, 2)
+    found = [answer(step(prolog, tasks, task, SLURM_THREADS_PER_CORE="2")) for task in range(0, tasks, 3)]
+    assert found == whole_node(tasks, 2)[::3]
+
+
+ONE, BOTH = (str(whole_node(8, threads)[4]) for threads in (1, 2))
+FEWER = "it would have fewer CPUs than the "
+HIDDEN = "which GPU a task has is not known under this GPU binding"
+NO_CGROUP = "the job has part of a node, and its CPUs could not be determined (no cgroup cpuset)"
+UNKNOWN = "how many tasks this node has is not known"
+NO_PROCESS = "the task has no process id"
 
 
 @pytest.mark.parametrize(
-    ("changes", "threads"),
+    ("changes", "expected"),
     [
-        ({"SLURM_HINT": "multithread"}, 2),
-        ({"SLURM_CPUS_PER_TASK": "14"}, 2),
-        ({"SLURM_CPUS_PER_TASK": "7"}, 1),
-        ({"SLURM_HINT": "nomultithread", "SLURM_THREADS_PER_CORE": "2"}, 1),
-        ({"SLURM_HINT": "nomultithread", "SLURM_CPUS_PER_TASK": "14"}, None),
-        ({"SLURM_CPUS_PER_TASK": "16"}, None),
+        # Both threads of a core where that is said, or the cores are too few.
+        ({"SLURM_HINT": "multithread"}, BOTH),
+        ({"SLURM_CPUS_PER_TASK": "14"}, BOTH),
+        ({"SLURM_CPUS_PER_TASK": "7"}, ONE),
+        ({"SLURM_HINT": "nomultithread", "SLURM_THREADS_PER_CORE": "2"}, ONE),
+        ({"SLURM_HINT": "nomultithread", "SLURM_CPUS_PER_TASK": "14"}, FEWER),
+        ({"SLURM_CPUS_PER_TASK": "16"}, FEWER),
+        # The count of tasks is that of this node.
+        ({"SLURM_GTIDS": "16,17,18,19,20,21,22,23", "SLURM_STEP_TASKS_PER_NODE": "9,8"}, ONE),
+        ({"SLURM_GTIDS": None}, UNKNOWN),
+        ({"SLURM_GTIDS": "16,17,18,19"}, UNKNOWN),
+        ({"SLURM_GTIDS": "0,1,2,3,4"}, "the site has no masks for 5 tasks on a lumi-g node"),
+        # A step inside another has all GPUs, or fewer, or each task its own (as Slurm 24.11 has it).
+        ({"SLURM_STEP_GPUS": "0-7"}, ONE),
+        ({"SLURM_STEP_GPUS": "0,1"}, "8 tasks do not match the 2 GPUs of the step"),
+        ({"SLURM_GTIDS": "0,1,2,3,4", "SLURM_STEP_GPUS": "0-2,5,4"}, ONE),
+        *(
+            ({"SLURM_TRES_BIND": f"gres/gpu:{binding}", "SLURM_STEP_GPUS": "4"}, ONE)
+            for binding in ("map:4,5,2,3,6,7,0,1", "per_task:1", "closest")
+        ),
+        *(
+            ({"SLURM_GPU_BIND": binding, "SLURM_STEP_GPUS": gpus}, HIDDEN)
+            for binding in ("closest", "gres/gpu:single:1", "map:0,1,2,3,4,5,6,7")
+            for gpus in (None, "0-7")
+        ),
+        # Part of a node, which no cgroup tells.
+        ({"SLURM_JOB_PARTITION": "small-g", "SLURM_CPUS_ON_NODE": "112"}, ONE),
+        ({"SLURM_JOB_PARTITION": "small-g", "SLURM_CPUS_ON_NODE": "111"}, NO_CGROUP),
+        ({"SLURM_JOB_PARTITION": "standard-g", "SLURM_CPUS_ON_NODE": "56"}, ONE),
+        ({"SLURM_JOB_PARTITION": "standard-g", "SLURM_CPUS_ON_NODE": "55"}, NO_CGROUP),
+        ({"SLURM_JOB_PARTITION": "lumid"}, "partition lumid is not described"),
+        ({"SLURM_JOB_PARTITION": None}, "partition  is not described"),
+        ({"SLURM_TASK_PID": None}, NO_PROCESS),
+        ({"SLURM_TASK_PID": "1; reboot"}, NO_PROCESS),
     ],
+    ids=str,
 )
-def test_both_threads_where_that_is_said_or_the_cores_are_too_few(
-    prolog: Script, changes: dict[str, str], threads: int | None
-) -> None:
-    ran = step(prolog, 8, 0, **changes)
-    assert tried(ran) == (golden(8, threads)[0] if threads else None)
-    assert threads or reason(ran).startswith("it would have fewer CPUs than the ")
-
-
-def test_the_count_of_tasks_is_that_of_this_node(prolog: Script) -> None:
-    assert tried(step(prolog, 0, 0, SLURM_GTIDS="16,17,18,19", SLURM_STEP_TASKS_PER_NODE="8(x2),4")) == golden(4, 1)[0]
-
-
-@pytest.mark.parametrize("cpus", ["0-127", "1-7,9-15,17-23,25-31,33-39,41-47,49-55,57-63"])
-def test_a_cgroup_with_all_cpus_is_a_whole_node(prolog: Script, tmp_path: Path, cpus: str) -> None:
-    grant(tmp_path, cpus)
-    assert tried(step(prolog, 8, 4, SLURM_JOB_PARTITION="small-g", SLURM_CPUS_ON_NODE="2")) == "1-7"
+def test_the_fifth_of_eight_tasks(prolog: Script, changes: dict[str, str | None], expected: str) -> None:
+    found = answer(step(prolog, 8, 4, **changes))
+    assert found.startswith(FEWER) if expected == FEWER else found == expected
 
 
 # ---- what the user has bound
 
+INHERITED = {"SLURM_CPU_BIND", "SLURM_CPU_BIND_LIST", "SLURM_CPU_BIND_TYPE", "SLURM_CPU_BIND_VERBOSE"}
+
 
 @pytest.mark.parametrize(
-    "binding",
-    ["quiet,map_cpu:0,1", "quiet,mask_cpu:FE,FF", "verbose,mask_cpu:ff", "quiet,rank", "mask_ldom:0x1", "rank_ldom"],
+    ("binding", "mark", "unset"),
+    [
+        *((text, None, set()) for text in ("quiet,map_cpu:0,1", "quiet,mask_cpu:FE,FF", "quiet,rank", "mask_ldom:0x1")),
+        ("quiet,mask_cpu:0x1", "off", set()),
+        # A step inside this one has not been marked.
+        ("quiet,mask_cpu:0x1", "user", {"LUMISITE_CPU_BIND"}),
+    ],
 )
-def test_the_users_binding_stays(prolog: Script, binding: str) -> None:
-    ran = step(prolog, 8, 0, SLURM_CPU_BIND=binding)
-    assert (reason(ran), ran.unsets) == ("the binding is yours", [])
-
-
-def test_a_binding_that_the_cli_filter_has_marked_stays(prolog: Script) -> None:
-    ran = step(prolog, 8, 0, LUMISITE_CPU_BIND="user")
-    # A step inside this one has not been marked.
-    assert (reason(ran), ran.unsets) == ("the binding is yours", ["LUMISITE_CPU_BIND"])
-    assert reason(step(prolog, 8, 0, LUMISITE_CPU_BIND="off")) == "the binding is yours"
+def test_the_users_binding_stays(prolog: Script, binding: str, mark: str | None, unset: set[str]) -> None:
+    ran = step(prolog, 8, 0, SLURM_CPU_BIND=binding, LUMISITE_CPU_BIND=mark)
+    assert (answer(ran), set(ran.unsets)) == ("the binding is yours", unset)
 
 
 @pytest.mark.parametrize("binding", ["quiet,none", "quiet,mask_cpu:0x1,0x2", "quiet", "", None])
 def test_slurms_own_binding_or_none_gives_way(prolog: Script, binding: str | None) -> None:
     """srun in the step would read SLURM_CPU_BIND, and list the masks without 0x, as those of a user."""
     ran = step(prolog, 8, 4, SLURM_CPU_BIND=binding)
-    assert tried(ran) == "1-7"
-    inherited = {"SLURM_CPU_BIND", "SLURM_CPU_BIND_LIST", "SLURM_CPU_BIND_TYPE", "SLURM_CPU_BIND_VERBOSE"}
-    assert set(ran.unsets) == (inherited if "0x" in (binding or "") else set())
+    assert (answer(ran), set(ran.unsets)) == (ONE, INHERITED if "0x" in (binding or "") else set())
 
 
-# ---- part of a node
+# ---- what the step was granted
+
+
+@pytest.mark.parametrize("cpus", ["0-127", "1-7,9-15,17-23,25-31,33-39,41-47,49-55,57-63"])
+def test_a_cgroup_with_all_cpus_is_a_whole_node(prolog: Script, tmp_path: Path, cpus: str) -> None:
+    grant(tmp_path, cpus)
+    assert answer(step(prolog, 8, 4, SLURM_JOB_PARTITION="small-g", SLURM_CPUS_ON_NODE="2")) == ONE
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -145,67 +165,23 @@ def test_a_part_of_a_node_gets_the_granted_cpus_near_the_granted_gpu(
 ) -> None:
     grant(tmp_path, "1-7,49-55,65-71,113-119", version=version)
     part = {"SLURM_JOB_PARTITION": "small-g", "SLURM_STEP_GPUS": "0,4", "SLURM_CPUS_ON_NODE": "28"}
-    assert tried(step(prolog, 2, 0, **part)) == "49,50,51,52,53,54,55"
-    assert tried(step(prolog, 2, 1, **part)) == "1,2,3,4,5,6,7"
-    assert tried(step(prolog, 2, 1, SLURM_HINT="multithread", **part)) == "1,2,3,4,5,6,7,65,66,67,68,69,70,71"
+    assert answer(step(prolog, 2, 0, **part)) == "49,50,51,52,53,54,55"
+    assert answer(step(prolog, 2, 1, **part)) == "1,2,3,4,5,6,7"
+    assert answer(step(prolog, 2, 1, SLURM_HINT="multithread", **part)) == "1,2,3,4,5,6,7,65,66,67,68,69,70,71"
 
 
 def test_a_part_of_a_node_never_gets_a_cpu_outside_its_cpuset(prolog: Script, tmp_path: Path) -> None:
     grant(tmp_path, "2-4,17-18,50,60")
-    part = {"SLURM_STEP_GPUS": "0,4", "SLURM_CPUS_ON_NODE": "112"}
-    assert tried(step(prolog, 2, 0, **part)) == "50"
-    assert tried(step(prolog, 2, 1, **part)) == "2,3,4"
-    assert tried(step(prolog, 1, 0, **{**part, "SLURM_STEP_GPUS": None})) == "2,3,4,17,18,50,60"
-    others = {**part, "SLURM_STEP_GPUS": "5,2"}
-    assert reason(step(prolog, 2, 0, **others)) == "none of the granted CPUs is near GPU 5 and for tasks"
-    assert reason(step(prolog, 2, 1, SLURM_CPUS_PER_TASK="3", **others)).startswith("it would have fewer CPUs than")
-    assert "do not match" in reason(step(prolog, 2, 0, SLURM_STEP_GPUS="4,5,6"))
-
-
-def test_a_part_of_a_node_that_no_cgroup_tells_gets_no_mask(prolog: Script) -> None:
-    for partition, cpus in (("small-g", "14"), ("small-g", "111"), ("standard-g", "55")):
-        ran = step(prolog, 8, 0, SLURM_JOB_PARTITION=partition, SLURM_CPUS_ON_NODE=cpus)
-        assert "no cgroup" in reason(ran)
-    assert tried(step(prolog, 8, 4, SLURM_JOB_PARTITION="small-g", SLURM_CPUS_ON_NODE="112")) == "1-7"
-
-
-# ---- GPUs
-
-
-def test_fewer_gpus_than_the_node_has_are_followed(prolog: Script) -> None:
-    assert [tried(step(prolog, 4, task, SLURM_STEP_GPUS="0-3")) for task in range(4)] == golden(8, 1)[:4]
-    assert "do not match" in reason(step(prolog, 4, 0, SLURM_STEP_GPUS="0,1"))
-
-
-@pytest.mark.parametrize("binding", ["gres/gpu:map:4,5,2,3,6,7,0,1", "gres/gpu:per_task:1", "gres/gpu:closest"])
-def test_the_one_gpu_that_slurm_gave_a_task_is_followed(prolog: Script, binding: str) -> None:
-    """As Slurm 24.11 has it: each task has its own GPU in SLURM_STEP_GPUS."""
-    assert tried(step(prolog, 4, 2, SLURM_TRES_BIND=binding, SLURM_STEP_GPUS="6")) == golden(8, 1)[6]
-
-
-@pytest.mark.parametrize("gpus", [None, "0-7"])
-@pytest.mark.parametrize("binding", ["closest", "gres/gpu:single:1", "map:0,1,2,3,4,5,6,7"])
-def test_a_gpu_binding_that_hides_which_gpu_it_is_means_no_mask(prolog: Script, binding: str, gpus: str | None) -> None:
-    assert "which GPU" in reason(step(prolog, 8, 0, SLURM_GPU_BIND=binding, SLURM_STEP_GPUS=gpus))
-
-
-# ---- what is not known
-
-
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        ({"SLURM_JOB_PARTITION": "lumid"}, "partition lumid is not described"),
-        ({"SLURM_JOB_PARTITION": None}, "partition  is not described"),
-        ({"SLURM_TASK_PID": None}, "no process id"),
-        ({"SLURM_TASK_PID": "1; reboot"}, "no process id"),
-        ({"SLURM_GTIDS": None}, "how many tasks"),
-        ({"SLURM_GTIDS": "16,17", "SLURM_LOCALID": "2", "SLURM_PROCID": "2"}, "how many tasks"),
-        ({"SLURM_GTIDS": "0,1,2"}, "the site has no masks for 3 tasks on a lumi-g node"),
-    ],
-)
-def test_what_is_not_known_means_no_mask(prolog: Script, changes: dict[str, str | None], why: str) -> None:
-    assert why in reason(step(prolog, 8, 0, **changes))
+    for tasks, task, gpus, changes, expected in (
+        (2, 0, "0,4", {}, "50"),
+        (2, 1, "0,4", {}, "2,3,4"),
+        (1, 0, None, {}, "2,3,4,17,18,50,60"),
+        (2, 0, "5,2", {}, "none of the granted CPUs is near GPU 5 and for tasks"),
+        (2, 1, "5,2", {"SLURM_CPUS_PER_TASK": "3"}, f"{FEWER}3 that --cpus-per-task asks for"),
+        (2, 0, "4,5,6", {}, "part of a node, and 2 tasks do not match the 3 GPUs of the step"),
+    ):
+        ran = step(prolog, tasks, task, SLURM_STEP_GPUS=gpus, SLURM_CPUS_ON_NODE="112", **changes)
+        assert answer(ran) == expected
 
 
 #: Nodes of `standard-g` by what differs: whether their number of GPUs is that of the kind.
@@ -224,8 +200,8 @@ def test_a_node_with_another_number_of_gpus_gets_no_mask_and_says_so(prolog: Scr
     files = {path: text for path, text in kernel_files(SITE, kind).items() if not path.startswith(gone)}
     be_node(tmp_path, {**files, **({f"{DRIVER}/nvidia/0000:01:00.0": ""} if "vendor" in case else {})})
     ran = step(prolog, 8, 4)
-    assert tried(ran) == ("1-7" if is_of_kind else None)
-    assert is_of_kind or reason(ran).startswith("this node is not a lumi-g node as others of partition standard-g")
+    misfit = "this node is not a lumi-g node as others of partition standard-g"
+    assert answer(ran) == ONE if is_of_kind else answer(ran).startswith(misfit)
     assert ran.exports["NCCL_SOCKET_IFNAME"]  # all nodes of the partition have GPUs
 
 

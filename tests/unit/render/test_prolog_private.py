@@ -1,29 +1,30 @@
-"""The task prolog's private directories: where they are, whose they are, who may enter."""
+"""The task prolog's private directories: where they are, whose they are, who may enter; and how little else it touches."""
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from lumisite.site.load import load_site
 from tests.support.prologs import ROOT, STEP, Ran, Script, is_root, lumi_like
+from tests.support.tools import traced
 from tests.unit.render.test_prolog import rendered, sound
 
-DB = "MIOPEN_USER_DB_PATH"
-#: The variables that name private directories.
+#: The variables that name private directories, and one of them.
 CACHES = {setting.name for setting in lumi_like().site.settings if setting.directory}
+DB = "MIOPEN_USER_DB_PATH"
 
 
 def private(ran: Ran) -> Path:
     return Path(ran.exports[DB])
 
 
-def test_caches_have_a_directory_that_only_the_user_can_enter_whatever_the_umask(
-    prolog: Script, tmp_path: Path
-) -> None:
+def test_only_the_user_can_enter_whatever_the_umask_and_each_step_has_the_same(prolog: Script, tmp_path: Path) -> None:
     before = os.umask(0o007)
     try:
         ran = sound(prolog.step())
@@ -35,20 +36,24 @@ def test_caches_have_a_directory_that_only_the_user_can_enter_whatever_the_umask
     for name in (DB, "MIOPEN_CUSTOM_CACHE_DIR"):
         path = Path(ran.exports[name])
         assert path.is_relative_to(place)
-        assert {stat.S_IMODE(one.stat().st_mode) for one in (path, path.parent)} == {0o700}
+        assert {stat.S_IMODE(each.stat().st_mode) for each in (path, path.parent)} == {0o700}
     assert (place / ".space").stat().st_size == 0
     assert private(sound(prolog.step(SLURM_STEP_ID="1"))) == private(ran)
 
 
-def test_ranks_that_start_together_agree_on_it(prolog: Script) -> None:
+def test_ranks_that_start_together_agree_and_have_their_own_where_programs_cannot_share(prolog: Script) -> None:
     environments = [{**STEP, "SLURM_LOCALID": str(rank), "SLURM_PROCID": str(rank)} for rank in range(8)]
     running = [
         subprocess.Popen([*prolog.command, str(prolog.path)], env=environment, stdout=subprocess.PIPE, text=True)
         for environment in environments
     ]
-    answers = [Ran(process.wait(), process.communicate()[0], "") for process in running]
-    assert len({private(sound(answer)) for answer in answers}) == 1
+    answers = [sound(Ran(process.wait(), process.communicate()[0], "")) for process in running]
+    assert len({private(answer) for answer in answers}) == 1
     assert private(answers[0]).is_dir()
+    for rank in range(8):
+        place = Path(answers[0].exports["LUMISITE_PRIVATE"]) / f"aiter/{rank}"
+        assert stat.S_IMODE(place.stat().st_mode) == 0o700
+        assert (place / "build").is_dir()
 
 
 @pytest.mark.parametrize(
@@ -103,23 +108,34 @@ def test_a_missing_place_leaves_the_next_one_and_without_any_the_variables_stay_
         (tmp_path / place).rename(tmp_path / f"{place}-gone")
     ran = sound(two.step(SLURM_LOCALID="0", LUMISITE_VERBOSE="1"))
     assert not CACHES & set(ran.exports)
-    for place in ("local", "tmp"):
-        assert any(f": no directory for caches in {tmp_path}/{place}: " in line for line in ran.prints)
+    assert sum(": no directory for caches in " in line for line in ran.prints) == 2
     without = "nid005124 has no place for private directories, so caches go where programs put them"
     assert f"lumisite: {without}" in ran.prints
     assert not sound(two.step(SLURM_LOCALID="1")).prints
 
 
 def test_a_users_own_cache_directory_makes_no_other(prolog: Script, tmp_path: Path) -> None:
-    ran = sound(prolog.step(**dict.fromkeys(CACHES, "/mine")))
-    assert not CACHES & set(ran.exports)
+    assert not CACHES & set(sound(prolog.step(**dict.fromkeys(CACHES, "/mine"))).exports)
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-def test_each_rank_has_a_directory_of_its_own_where_programs_cannot_share_one(prolog: Script) -> None:
-    for rank in ("0", "3"):
-        ran = sound(prolog.step(SLURM_LOCALID=rank, SLURM_PROCID=rank))
-        place = Path(ran.exports["LUMISITE_PRIVATE"]) / "aiter" / rank
-        assert stat.S_IMODE(place.stat().st_mode) == 0o700
-        assert (place / "build").is_dir()
-    assert {path.name for path in place.parent.iterdir()} == {"0", "3"}
+# ---- processes that it starts, and files that it looks at
+
+#: Where a node keeps its own system: no shared file system is mounted there.
+LOCAL_FOLDERS = ("/lib", "/usr/lib", "/usr/bin/", "/bin/", "/usr/sbin/", "/sbin/", "/etc/", "/proc/", "/dev/", "/sys/")
+
+
+def test_it_forks_little_and_looks_at_nothing_shared_but_itself_and_the_policy(prolog: Script, tmp_path: Path) -> None:
+    """Twice for directories on a node, once for the mask. The test site's /usr stands for a shared file system."""
+    step = {**STEP, "SLURM_TASK_PID": str(os.getpid())}
+    command = [*prolog.command, str(prolog.path)]
+    first, second = (traced("%process,%file", command, step, tmp_path / "strace.log") for _ in range(2))
+    forks = [sum(bool(re.match(r"\d+ +(v?fork|clone3?)\(", call)) for call in calls) for calls in (first, second)]
+    assert forks == [3, 1]
+    calls = [call for call in second if "execve" not in call]
+    assert sum(str(prolog.path) in call for call in calls if re.search(r"\bopen(at)?\(", call)) == 1
+    named = {name for call in calls for name in re.findall(r'"(/[^"]*)"', call)}
+    assert {name for name in named if name.startswith(f"{prolog.path.parent}/")} == {str(prolog.path)}
+    assert "/usr" not in named
+    others = {name for name in named if not name.startswith((*LOCAL_FOLDERS, "/selinux", str(tmp_path)))}
+    assert {name for name in others if not str(tmp_path).startswith(name)} == {f"{load_site('lumi').site.root}/policy"}

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tests.support.prologs import ROOT, write_script
-from tests.support.wrappers import CONDA, CPE, LAIF, LUMI_PYTORCH, TASK, USERS, Wrapper
+from lumisite.render import runtimes
+from tests.support.prologs import ROOT, SHELLS, lumi_like, render_files, write_script
+from tests.support.wrappers import (
+    CONDA,
+    CPE,
+    FILES,
+    LAIF,
+    LUMI_PYTORCH,
+    ODD,
+    RUNTIME,
+    RUNTIME_THERE,
+    TASK,
+    USERS,
+    Wrapper,
+    make,
+)
 
 MONITOR = "FI_MR_CACHE_MONITOR"
 
@@ -32,6 +49,7 @@ def test_what_starts_no_container_runs_without_our_binds_and_with_the_users(wrap
     assert call.arguments == words
     assert call.binds == ["/mine", "/other"]
     assert call.environment["APPTAINER_BINDPATH"] == "/theirs"
+    assert wrapper.call(*words, LUMISITE="off").environment["SINGULARITY_BINDPATH"] == wrapper.binds
 
 
 @pytest.mark.parametrize(
@@ -58,10 +76,6 @@ def test_what_is_not_there_is_taken_out_so_that_the_container_starts(wrapper: Wr
     # What the user has in the list is the user's.
     mine = wrapper.call("exec", "image.sif", "x", SINGULARITY_BINDPATH="/gone:/x,/sbin")
     assert mine.binds[:2] == ["/gone:/x", "/sbin"]
-
-
-def test_off_changes_nothing(wrapper: Wrapper) -> None:
-    assert wrapper.call("build", "x", "y", LUMISITE="off").environment["SINGULARITY_BINDPATH"] == wrapper.binds
 
 
 # ---- families
@@ -97,12 +111,25 @@ def test_an_image_is_known_by_its_relative_path_and_one_of_no_family_keeps_every
         assert f"{wrapper.folder}/opt/cray" not in call.binds
     for image in ("mine.sif", "docker://python:3", "instance://x", "library://lumi-multitorch"):
         assert wrapper.call("exec", image, "x").environment["SINGULARITY_BINDPATH"] == wrapper.binds
+    for family, known in (("laif-multitorch", True), ("no-family", False)):
+        call = wrapper.call("exec", "mine.sif", "x", LUMISITE_FAMILY=family)
+        assert (f"{wrapper.folder}/opt/cray" in call.binds) == (not known), "the user may name the family"
 
 
-@pytest.mark.parametrize(("family", "known"), [("laif-multitorch", True), ("no-family", False)])
-def test_the_user_may_name_the_family(wrapper: Wrapper, family: str, *, known: bool) -> None:
-    call = wrapper.call("exec", "mine.sif", "x", LUMISITE_FAMILY=family)
-    assert (f"{wrapper.folder}/opt/cray" in call.binds) == (not known)
+def test_the_first_task_of_a_node_speaks_for_it(wrapper: Wrapper) -> None:
+    def said(local_id: str, verbose: str = "1") -> list[str]:
+        rank = str(8 + int(local_id))
+        task = {"SLURM_LOCALID": local_id, "SLURM_PROCID": rank, "LUMISITE_DONE": f"1234567.0.{rank}"}
+        return wrapper.call("exec", LAIF, "x", **task, LUMISITE_VERBOSE=verbose).stderr.splitlines()
+
+    first = said("0")
+    assert len(first) > 2
+    assert all(line.startswith("lumisite: nid005124 rank 8: ") for line in first)
+    assert said("3") == []
+    assert len(said("3", "all")) == len(first)
+    outside = dict.fromkeys(("SLURM_LOCALID", "SLURM_PROCID", "LUMISITE_DONE"))
+    call = wrapper.call("exec", LAIF, "x", **outside, LUMISITE_VERBOSE="1")
+    assert f"lumisite: {LAIF}: family laif-multitorch\n" in call.stderr
 
 
 # ---- paths in the container
@@ -169,3 +196,136 @@ def test_a_real_program_that_leads_back_here_does_not_loop(wrapper: Wrapper) -> 
     write_script(wrapper.runtime, f'#!/bin/sh\nexec {command} {wrapper.path} "$@"\n')
     done = wrapper.start("version", environment={**TASK, "PATH": f"{wrapper.path.parent}:/usr/bin:/bin"})
     assert done.returncode == 127
+
+
+SECOND = (
+    "\nfabric:",
+    f"  apptainer: {{executable: {ROOT}/other/apptainer, variant: x, prefix: APPTAINER, source: TYK}}\n\nfabric:",
+)
+
+
+@pytest.mark.parametrize("second", [True, False])
+def test_each_wrapper_is_for_the_runtime_of_its_name(shell: str, tmp_path: Path, *, second: bool) -> None:
+    """Without one of its name it is for the default runtime, which Apptainer understands."""
+    wrapper = make(tmp_path, shell, render_files(lumi_like(RUNTIME_THERE, SECOND), rocm=("6.2",)) if second else FILES)
+    own = tmp_path / ("other" if second else "runtime") / "apptainer"
+    write_script(own, RUNTIME)
+    environment = {"PATH": "/usr/bin:/bin", "SINGULARITY_BINDPATH": "/mine"}
+    for name, real, prefix in (
+        ("singularity", wrapper.runtime, "SINGULARITY"),
+        ("apptainer", own, "APPTAINER" if second else "SINGULARITY"),
+    ):
+        words = [str(tmp_path / "spank/bin" / name), "exec", "/env/container.sif", "true"]
+        subprocess.run([*wrapper.shell, *words], env=environment, check=True)
+        pairs = (real.parent / "environment").read_bytes().decode().split("\0")
+        found = {pair.partition("=")[0] for pair in pairs if "LD_LIBRARY_PATH" in pair}
+        assert found == {f"{prefix}ENV_LD_LIBRARY_PATH"}, name
+
+
+def test_without_a_path_in_the_description_the_next_runtime_on_path_is_the_real_one(shell: str, tmp_path: Path) -> None:
+    wrapper = make(
+        tmp_path, shell, render_files(lumi_like(("    executable: /usr/bin/singularity\n", "")), rocm=("6.2",))
+    )
+    path = f"{tmp_path}/spank/bin:{tmp_path}/runtime:/usr/bin:/bin"
+    assert wrapper.call("exec", "/x.sif", "true", PATH=path).arguments[0] == "exec"
+
+
+# ---- the image among the arguments
+
+PLACES = [
+    ["exec", "IMAGE", "python"],
+    ["run", "IMAGE"],
+    ["shell", "IMAGE"],
+    ["shell", "-s", "/bin/zsh", "IMAGE"],
+    ["test", "IMAGE"],
+    ["instance", "start", "IMAGE", "name"],
+    ["instance", "run", "--nv", "IMAGE", "name"],
+    ["-d", "exec", "IMAGE", "x"],
+    ["--debug", "--config", "exec", "run", "IMAGE"],
+    ["-c", "build", "exec", "IMAGE", "x"],
+    ["--config=build", "exec", "IMAGE", "x"],
+    ["exec", "--bind", "/x.sif:/y", "IMAGE", "x"],
+    ["exec", "--bind=/x.sif:/y", "IMAGE", "x"],
+    ["exec", "-B", "/a,/b", "--rocm", "-e", "--env", "A=b c", "IMAGE", "x"],
+    ["exec", "-B/a", "IMAGE", "x"],
+    ["exec", "-B/raw,/e,/scratch", "IMAGE", "x"],
+    ["exec", "-eB/e,/raw", "IMAGE", "x"],
+    ["exec", "-eB", "/a", "IMAGE", "x"],
+    ["exec", "-eB/a", "-cip", "IMAGE", "x"],
+    ["exec", "--pwd", "--rocm", "IMAGE", "x"],
+    ["exec", "--home", "build", "-H", "pull", "IMAGE", "x"],
+    ["exec", "--", "IMAGE", "--writable"],
+    ["exec", "IMAGE", "singularity", "build", "--writable", "-w"],
+]
+
+
+@pytest.mark.parametrize("words", PLACES, ids=" ".join)
+def test_the_image_is_found_among_the_options(wrapper: Wrapper, words: list[str]) -> None:
+    given = [LAIF if word == "IMAGE" else word for word in words]
+    call = wrapper.call(*given)
+    assert call.arguments == given
+    assert call.binds == ["/mine", "/usr", "/sbin", "/other"], "without the Cray bits, which this family does not need"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["exec", "--new-option"], ["exec", "-eZ"], ["--new-option", "exec"], ["exec", "-s"], ["-Z,--x=y", "exec"]],
+    ids=" ".join,
+)
+def test_an_option_that_is_not_known_has_no_value(wrapper: Wrapper, words: list[str]) -> None:
+    call = wrapper.call(*words, LAIF, "x")
+    assert call.arguments == [*words, LAIF, "x"]
+    assert f"{wrapper.folder}/opt/cray" not in call.binds, "which the family of the image does not need"
+    # Where it has one, nothing is corrected.
+    call = wrapper.call("exec", "--new-option", "value", LAIF, "x")
+    assert call.environment["SINGULARITY_BINDPATH"] == wrapper.binds
+
+
+def words_with_options() -> list[list[str]]:
+    return [
+        *([option, "value", "exec"] for option in runtimes.GLOBAL_VALUED),
+        *([action] for action in runtimes.ACTIONS),
+        *(["run", flag] for flag in runtimes.ACTION_FLAGS if flag != "--writable"),
+        *(["test", option, "value"] for option in runtimes.ACTION_VALUED),
+        *(["exec", f"-{letter}", "value"] for letter in runtimes.ACTION_VALUED_LETTERS),
+    ]
+
+
+@pytest.mark.thorough
+def test_the_wrapper_steps_over_every_option_that_is_listed(tmp_path: Path) -> None:
+    wrapper = make(tmp_path, "dash")
+    for words in words_with_options():
+        assert wrapper.call(*words, LAIF).environment["SINGULARITY_BINDPATH"] != wrapper.binds, words
+    flags, valued = runtimes.ACTION_FLAGS, runtimes.ACTION_VALUED
+    assert len({*flags, *valued}) == len(flags) + len(valued), "each is listed once"
+
+
+@pytest.fixture(scope="module", params=SHELLS)
+def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Wrapper:
+    return make(tmp_path_factory.mktemp("wrapper"), request.param)
+
+
+WORDS = [
+    *ODD,
+    *runtimes.ACTIONS,
+    "instance",
+    "start",
+    "build",
+    "-B",
+    "-eB",
+    "--bind",
+    "--nv",
+    "--writable",
+    LAIF,
+    CONDA,
+]
+
+
+@pytest.mark.thorough
+@settings(max_examples=60)
+@given(
+    words=st.lists(st.text(st.characters(exclude_characters="\0"), max_size=12) | st.sampled_from(WORDS), max_size=8)
+)
+def test_any_arguments_reach_the_runtime_untouched(shared: Wrapper, words: list[str]) -> None:
+    plain = [word.encode("utf-8", "surrogatepass").decode("utf-8", "surrogateescape") for word in words]
+    assert shared.call(*plain).arguments == plain

@@ -1,4 +1,7 @@
-"""The image decides: what the wrapper sets by what is known of the image that runs, and what it never guesses."""
+"""The image decides: what the wrapper makes of what is known of the image that runs, and what it never guesses.
+
+That known images get what is decided, by names, plans and locks, is in `test_rank.py` and `tests/golden/test_images.py`.
+"""
 
 from __future__ import annotations
 
@@ -9,83 +12,64 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.cli import main
-from lumisite.images.lock import LoadedLock, Lock, LockedImage, format_lock
+from lumisite.images.lock import LoadedLock, Lock, LockedImage
 from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
-from lumisite.site.load import load_site
+from lumisite.site.load import parse_plan
+from lumisite.site.plans import LoadedPlan
 from lumisite.site.selection import resolve_selection
-from tests.support.prologs import ROOT, lay_out, lumi_like, shell_command, write_script
-from tests.support.wrappers import RUNTIME, Wrapper
+from tests.support.prologs import ROOT, lumi_like
+from tests.support.wrappers import CPE, LUMI_PYTORCH, RUNTIME_THERE, Call, Wrapper, make
 
-#: The two settings that can hang or abort a wrong image on several nodes.
-LEVEL, NET = "NCCL_NET_GDR_LEVEL", "NCCL_NET"
-MONITOR = "FI_MR_CACHE_MONITOR"
+LEVEL, NET, MONITOR = "NCCL_NET_GDR_LEVEL", "NCCL_NET", "FI_MR_CACHE_MONITOR"
 SIF = "/appl/local/containers/sif-images"
 OLD = f"{SIF}/lumi-pytorch-rocm-6.1.3-python-3.12-pytorch-v2.6.1.sif"
 R70 = f"{SIF}/lumi-multitorch-full-u24r70f21m50t210-20260807_115122.sif"
-R72 = f"{SIF}/lumi-multitorch-full-u24r72f21m50t211-20260929_104918.sif"
-
-
-def given(wrapper: Wrapper, image: str, **changes: str | None) -> tuple[str | None, str | None]:
-    environment = wrapper.call("exec", image, "x", **changes).environment
-    return environment.get(LEVEL), environment.get(NET)
+FIRST = {"SLURM_PROCID": "0", "SLURM_LOCALID": "0"}
 
 
 def said(wrapper: Wrapper, image: str, **changes: str) -> str:
     return wrapper.call("exec", image, "x", LUMISITE_VERBOSE="all", **changes).stderr
 
 
-@pytest.mark.parametrize("image", [OLD, R70, "docker://a", "/x/a b\n$(reboot)-rocm-6.1.3.sif"])
-def test_a_name_tells_nothing_of_what_could_hang_a_wrong_image(wrapper: Wrapper, image: str) -> None:
-    assert given(wrapper, image) == (None, None)
-
-
-def test_an_exception_holds_only_for_images_that_are_known_to_be_one(wrapper: Wrapper) -> None:
-    """The prolog sets the monitor for all images; the wrapper takes it back for those that choose one by themselves."""
-    set_before = {MONITOR: "userfaultfd", "LUMISITE_EXPORTS": f";{MONITOR}=userfaultfd;"}
-
-    def monitor(image: str, **changes: str) -> str | None:
-        return wrapper.call("exec", image, "x", **{**set_before, **changes}).environment.get(MONITOR)
-
-    assert monitor(R72) is None
-    assert monitor(f"/x/{Path(R72).name}") is None, "a guess may take away"
-    assert [monitor(image) for image in (R70, OLD, "/x/mine.sif", "docker://a")] == ["userfaultfd"] * 4
-    assert monitor(R72, FI_MR_CACHE_MONITOR="memhooks") == "memhooks", "the user's own value stays"
+def with_known(folder: Path, shell: str, plans: list[LoadedPlan], images: dict[str, LockedImage]) -> Wrapper:
+    """Return the wrapper of a site with plans and a lock; the lock's images are files of the test's."""
+    loaded = lumi_like(RUNTIME_THERE)
+    locked = {f"{ROOT}/{name}.sif": image for name, image in images.items()}
+    lock = LoadedLock(Lock("lumi", (), locked), "images.lock.json", json.dumps(sorted(images)).encode())
+    selection = resolve_selection(loaded.site, rocm=("6.2", "7.0"), platform=None, cpe=[])
+    files = render_tree(loaded, selection, load_templates(), plans, lock)
+    return make(folder, shell, {path: file.text for path, file in files.items()})
 
 
 def test_a_value_of_the_users_stays_and_is_named_whatever_the_image_turns_out_to_be(wrapper: Wrapper) -> None:
-    assert given(wrapper, R70, NCCL_NET_GDR_LEVEL="SYS", NCCL_NET="Socket") == ("SYS", "Socket")
+    environment = wrapper.call("exec", R70, "x", NCCL_NET_GDR_LEVEL="SYS", NCCL_NET="Socket").environment
+    assert (environment[LEVEL], environment[NET]) == ("SYS", "Socket")
     for value, quoted in (("memhooks", "=memhooks"), ("x\x1b[2J", ""), ("", "="), ("x" * 300, "")):
         words = f": {MONITOR}{quoted} not changed: it was set before lumisite ran\n"
         assert words in said(wrapper, R70, **{MONITOR: value})
-    assert ": NCCL_NET=My Net not changed: it was set before lumisite ran\n" in said(wrapper, R70, NCCL_NET="My Net")
 
 
 # ---- links
 
 
-def make_old(*files: Path, seconds: int = -1000) -> None:
-    """Make files that are older than the release, or newer."""
-    for file in files:
-        file.parent.mkdir(exist_ok=True)
-        file.touch()
-        os.utime(file, (time.time() + seconds,) * 2)
+def set_age(file: Path, seconds: int) -> None:
+    """Make a file that is so much newer than now."""
+    file.parent.mkdir(exist_ok=True)
+    file.touch()
+    os.utime(file, (time.time() + seconds,) * 2)
 
 
 def test_a_link_is_what_it_leads_to(wrapper: Wrapper) -> None:
+    """Also one among the folders, for a family whose pattern names a folder, and by a detour."""
     for name, target, family in (
         ("lumi-rocm-rocm-6.1.3.sif", R70, "laif-rocm70"),
         ("mine.sif", OLD, "lumi-pytorch"),
         ("lumi-pytorch-rocm-6.1.3-pytorch-v2.9.sif", "/x/mine.sif", "lumi-pytorch"),
     ):
-        make_old(wrapper.folder / "images" / Path(target).name)
+        set_age(wrapper.folder / "images" / Path(target).name, -1000)
         (wrapper.folder / name).symlink_to(f"images/{Path(target).name}")
         assert f"{name}: family {family}\n" in said(wrapper, str(wrapper.folder / name))
-
-
-def test_a_link_among_the_folders_is_followed(wrapper: Wrapper) -> None:
-    """A family whose pattern names a folder; the name that is typed leads there through a link, or by a detour."""
     folder = wrapper.folder / "lumi-multitorch-images"
     folder.mkdir()
     (folder / "it's $(reboot) a.sif").touch()
@@ -93,14 +77,13 @@ def test_a_link_among_the_folders_is_followed(wrapper: Wrapper) -> None:
     (wrapper.folder / "again").symlink_to("latest")
     for typed in ("latest", "again/.", "latest/../latest"):
         assert ": family laif-multitorch" in said(wrapper, f"{wrapper.folder}/{typed}/it's $(reboot) a.sif"), typed
-    passed_by = said(wrapper, f"{folder}/../a.sif")
-    assert f"{wrapper.folder}/a.sif: family unknown" in passed_by
+    assert f"{wrapper.folder}/a.sif: family unknown" in said(wrapper, f"{folder}/../a.sif")
 
 
 def test_a_link_that_leads_nowhere_or_round_stops_nothing(wrapper: Wrapper) -> None:
-    (wrapper.folder / "broken").symlink_to("nowhere/at/all")
-    (wrapper.folder / "round").symlink_to("round")
     links = [f"{wrapper.folder}/{name}" for name in ("broken", "round")]
+    for link, target in zip(links, ("nowhere/at/all", "round"), strict=True):
+        Path(link).symlink_to(target)
     for typed in (
         *links,
         "nowhere/../a.sif",
@@ -115,67 +98,27 @@ def test_a_link_that_leads_nowhere_or_round_stops_nothing(wrapper: Wrapper) -> N
         assert (call.arguments[1], call.stderr) == (typed, "")
 
 
-# ---- what somebody has read in the image
-
-
-def with_lock(folder: Path, shell: str, images: dict[str, LockedImage], *changes: tuple[str, str]) -> Wrapper:
-    """Give the wrapper of a site with a lock of images; their names without a folder are files of the test's."""
-    paths = {path if path.startswith("/") else f"{ROOT}/{path}.sif": image for path, image in images.items()}
-    loaded = lumi_like(*changes, ("executable: /usr/bin/singularity", f"executable: {ROOT}/runtime/singularity"))
-    known = LoadedLock(Lock("lumi", (), paths), "images.lock.json", json.dumps(sorted(images)).encode())
-    files = render_tree(loaded, resolve_selection(loaded.site, rocm=["6.2"]), load_templates(), lock=known)
-    lay_out(folder, {path: file.text for path, file in files.items()})
-    write_script(folder / "runtime/singularity", RUNTIME)
-    return Wrapper(tuple(shell_command(shell, folder)), folder)
-
+# ---- images that somebody has read
 
 PLUGIN = {"rocm": "6.1.3", "ofi_plugin": "1.4.0"}
 OWN = "/opt/libfabric/lib/libfabric.so.1"
 
 
-def test_what_the_lock_knows_counts_more_than_the_name(shell: str, tmp_path: Path) -> None:
-    images = {
-        # by a lock of an earlier lumisite, without where its libfabric is
-        "lumi-rocm-rocm-7.0.2": (LockedImage(family="lumi-rocm", versions=PLUGIN), ("PHB", None)),
-        "lumi-pytorch-rocm-a[1] b-pytorch-v2.7": (
-            LockedImage(family="lumi-pytorch", versions={**PLUGIN, "rocm": "7.0.2"}, libfabric=OWN),
-            (None, "AWS Libfabric"),
-        ),
-        "lumi-pytorch-rocm-x-pytorch-v2.7": (LockedImage(family="lumi-pytorch", versions={"rocm": "6.1.3"}), ("PHB", None)),
-        "mine": (LockedImage(family="cotainr", versions=PLUGIN), ("PHB", None)),
-        "stranger": (LockedImage(family="laif-multitorch", versions=PLUGIN), (None, None)),
-    }  # fmt: skip
-    make_old(*(tmp_path / f"{name}.sif" for name in images))
-    wrapper = with_lock(tmp_path, shell, {name: image for name, (image, _) in images.items()})
-    for name, (_, expected) in images.items():
-        assert given(wrapper, f"{tmp_path}/{name}.sif") == expected, name
-    alias = tmp_path / "alias.sif"
-    alias.symlink_to("mine.sif")
-    assert given(wrapper, str(alias)) == ("PHB", None)
-    make_old(tmp_path / "mine.sif", seconds=1000)
-    assert given(wrapper, str(alias)) == (None, None), "written anew since the release"
+def test_what_was_read_counts_until_the_image_is_written_anew(shell: str, tmp_path: Path) -> None:
+    sets_it = LockedImage(family="cotainr", versions=PLUGIN, sets={"NCCL_CROSS_NIC": "0"})
+    wrapper = with_known(tmp_path, shell, [], {"mine": sets_it, "ten": LockedImage(versions={"rocm": "10.0.0"})})
+    set_age(tmp_path / "mine.sif", -1000)
+    (tmp_path / "alias.sif").symlink_to("mine.sif")
+    ours = {"NCCL_CROSS_NIC": "1", "LUMISITE_EXPORTS": ";NCCL_CROSS_NIC=1;"}
 
+    def found(**changes: str) -> list[str | None]:
+        environment = wrapper.call("exec", f"{tmp_path}/alias.sif", "x", **{**ours, **changes}).environment
+        return [environment.get(name) for name in (LEVEL, "NCCL_CROSS_NIC")]
 
-#: A setting for releases from 7.0 on, and one for those before.
-BY_RELEASE = """
-settings:
-  - {name: SINCE_7, value: 'yes', when: {stacks: {rocm: '>=7.0'}}, why: test, source: UG}
-  - {name: BEFORE_7, value: 'yes', when: {stacks: {rocm: '<7.0'}}, why: test, source: UG}
-"""
-
-
-def test_conditions_about_the_release_hold_where_it_was_read(shell: str, tmp_path: Path) -> None:
-    read = {"ten": "10.0.0", "seven": "7.14.0", "six": "6.4.4"}
-    images = {name: LockedImage(versions={"rocm": release}) for name, release in read.items()}
-    wrapper = with_lock(tmp_path, shell, images, ("\nsettings:\n", BY_RELEASE))
-    for name, expected in (
-        ("ten", ("yes", None)),
-        ("seven", ("yes", None)),
-        ("six", (None, "yes")),
-        ("lumi-multitorch-full-u24r72f23", (None, None)),
-    ):
-        environment = wrapper.call("exec", f"{tmp_path}/{name}.sif", "x").environment
-        assert (environment.get("SINCE_7"), environment.get("BEFORE_7")) == expected, name
+    assert found() == ["PHB", None]
+    assert found(NCCL_CROSS_NIC="2")[1] == "2", "the user's"
+    set_age(tmp_path / "mine.sif", 1000)
+    assert found() == [None, "1"]
     assert ", ROCm 10.0\n" in said(wrapper, f"{tmp_path}/ten.sif")
 
 
@@ -184,20 +127,16 @@ def test_an_image_whose_libfabric_is_gone_or_too_old_is_named_once_on_a_node(she
     folder = f"{tmp_path}/opt/cray/libfabric/9.9/lib64"
     gone, fine, old = (f"{tmp_path}/{name}.sif" for name in ("gone", "fine", "old"))
     too_old = {"needs": "FABRIC_1.7", "has": "FABRIC_1.6"}
-    wrapper = with_lock(
-        tmp_path,
-        shell,
-        {
-            "gone": LockedImage(versions=PLUGIN, libfabric_folders=("/opt/x", folder)),
-            "fine": LockedImage(versions=PLUGIN, libfabric=OWN),
-            "old": LockedImage(versions=PLUGIN, libfabric=OWN, libfabric_versions=too_old),
-        },
-    )
+    images = {
+        "gone": LockedImage(versions=PLUGIN, libfabric_folders=("/opt/x", folder)),
+        "fine": LockedImage(versions=PLUGIN, libfabric=OWN),
+        "old": LockedImage(versions=PLUGIN, libfabric=OWN, libfabric_versions=too_old),
+    }
+    wrapper = with_known(tmp_path, shell, [], images)
 
     def warned(image: str = gone, **changes: str | None) -> str:
         return wrapper.call("exec", image, "x", **{"SLURM_LOCALID": "0", "SLURMD_NODENAME": "n7", **changes}).stderr
 
-    assert given(wrapper, gone, SLURM_LOCALID="1") == (None, None)
     without = "starts without the fast network: its plugin"
     assert warned() == f"lumisite: {gone} {without} looks for {folder}/libfabric.so.1, which is not on n7\n"
     reason = f"needs FABRIC_1.7 of libfabric, and {OWN} has up to FABRIC_1.6"
@@ -210,59 +149,136 @@ def test_an_image_whose_libfabric_is_gone_or_too_old_is_named_once_on_a_node(she
     assert {*silent, warned()} == {""}
 
 
-def test_what_an_image_sets_itself_is_left_to_it(shell: str, tmp_path: Path) -> None:
-    names = ("NCCL_CROSS_NIC", MONITOR, LEVEL)
-    images = {
-        "own": LockedImage(versions={"rocm": "6.1.3"}, sets={"NCCL_CROSS_NIC": "0", LEVEL: "LOC"}),
-        "new": LockedImage(versions={**PLUGIN, "libfabric": "2.10.0"}, libfabric="/usr/lib64/libfabric.so.1"),
-        "last": LockedImage(versions={**PLUGIN, "libfabric": "2.4.9"}, libfabric="/usr/lib64/libfabric.so.1"),
-        "moved": LockedImage(versions={"rocm": "6.1.3"}, sets={"NCCL_CROSS_NIC": "0"}),
-    }
-    wrapper = with_lock(tmp_path, shell, images)
-    ours = {"NCCL_CROSS_NIC": "1", MONITOR: "userfaultfd"}
-    exports = {**ours, "LUMISITE_EXPORTS": f";NCCL_CROSS_NIC=1;{MONITOR}=userfaultfd;"}
+# ---- images with a plan
 
-    def values(name: str, **changes: str) -> list[str | None]:
-        found = wrapper.call("exec", f"{tmp_path}/{name}.sif", "x", **{**exports, **changes}).environment
-        return [found.get(variable) for variable in names]
+MINE = "/scratch/me/lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.1.sif"
+ODD = "/scratch/me/an odd $(reboot) [name].sif"
+OWN_IMAGE = "/scratch/me/own-network-3.sif"
+IMAGES = f"{ROOT}/images"
+HEAD = "plan: 2\nsite: lumi\nplatform: 2026-01\nstacks: {cpe: 25.03, rocm: 6.2.4}\n"
+BINDS = f"""\
+lines:
+  - {{library: libcxi.so.1, decision: bind, source: {ROOT}/libcxi.so.1, target: {ROOT}/libcxi.so.1, by: singularity-CPEbits,
+     reason: r, chain: c}}
+  - {{library: liba.so.1, decision: bind, source: {ROOT}/opt/cray/liba.so.1, target: /lib64/liba.so.1, reason: r, chain: c}}
+  - {{library: libb.so.1, decision: bind, source: {ROOT}/opt/cray/lib b.so.1, target: {ROOT}/opt/cray/lib b.so.1, reason: r,
+     chain: c}}
+"""
+PLANS = {
+    "pytorch.yaml": f"{HEAD}family: lumi-pytorch\npaths: ['{MINE}']\n{BINDS}",
+    "it's a plan.yaml": f"{HEAD}family: laif-multitorch\npaths: ['*/laif-with-plan.sif']\n{BINDS}",
+    "old.yaml": f"{HEAD}family: lumi-pytorch\npaths: ['*/old.sif']\n{BINDS}".replace("2026-01", "2024-08"),
+    "own.yaml": f"""\
+{HEAD}family: lumi-pytorch
+paths: ['*/own-network-*.sif', '/scratch/me/an odd $(reboot) [[]name].sif']
+library_path: [/opt/own/lib64]
+lines:
+  - {{library: libcxi.so.1, decision: skip, without: {ROOT}/libcxi.so.1, reason: r, chain: c}}
+  - {{library: liba.so.1, decision: refuse, reason: r, chain: c, accepted: "one node is enough for $(it), it's small"}}
+""",
+    "aliased.yaml": f"""\
+{HEAD}family: lumi-pytorch
+paths: ['{IMAGES}/*.sif', '{IMAGES}/planned.sif', '{IMAGES}/alias.sif']
+{BINDS}image: {{bytes: 5, digest: 'header:{"0" * 64}', file: {IMAGES}/planned.sif, names: [{IMAGES}/alias.sif]}}
+""",
+}
 
-    assert values("own") == [None, "userfaultfd", None]
-    assert values("new") == ["1", None, None], "no monitor is named for a libfabric of 2.5 or newer"
-    assert values("last") == ["1", "userfaultfd", None]
-    assert values("own", NCCL_CROSS_NIC="2", NCCL_NET_GDR_LEVEL="SYS") == ["2", "userfaultfd", "SYS"], "the user's"
-    make_old(tmp_path / "moved.sif", seconds=1000)
-    assert values("moved")[0] == "1", "written anew since it was read"
+
+@pytest.fixture
+def planned(shell: str, tmp_path: Path) -> Wrapper:
+    plans = [LoadedPlan(parse_plan(text.encode(), Path(name)), name, text.encode()) for name, text in PLANS.items()]
+    wrapper = with_known(tmp_path, shell, plans, {})
+    for name in ("liba.so.1", "lib b.so.1"):
+        (tmp_path / "opt/cray" / name).touch()
+    return wrapper
 
 
-# ---- render takes the lock
+def plans_binds(wrapper: Wrapper) -> list[str]:
+    cray = wrapper.folder / "opt/cray"
+    return [f"{cray}/liba.so.1:/lib64/liba.so.1", f"{cray}/lib b.so.1"]
 
 
-def test_render_takes_the_lock_of_the_site(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def added(wrapper: Wrapper, call: Call) -> list[str]:
+    """Return the binds that the task had not, in their order."""
+    return [bind for bind in call.binds if bind not in wrapper.binds.split(",")]
+
+
+def test_an_image_with_a_plan_gets_its_binds_on_top_of_its_modules(planned: Wrapper) -> None:
+    call = planned.call("exec", MINE, "python")
+    assert call.binds == [*planned.binds.split(","), *plans_binds(planned)]
+    assert call.stderr == ""
+    assert "SINGULARITYENV_LD_LIBRARY_PATH" not in call.environment
+    for image in (LUMI_PYTORCH, "/scratch/you/mine.sif", "/x/old.sif"):
+        assert planned.call("exec", image, "python").binds == planned.binds.split(","), "no plan"
+    named = planned.call("exec", MINE, "x", LUMISITE_FAMILY="lumi-pytorch")
+    assert added(planned, named) == [], "who names a family gets no plan"
+    mine = f"/mine/liba.so.1:/lib64/liba.so.1,{planned.binds}"
+    call = planned.call("exec", MINE, "python", SINGULARITY_BINDPATH=mine)
+    assert [bind for bind in call.binds if bind.endswith(":/lib64/liba.so.1")] == ["/mine/liba.so.1:/lib64/liba.so.1"]
+    call = planned.call("exec", "sub/laif-with-plan.sif", "python")
+    assert f"{planned.folder}/opt/cray" not in call.binds, "a plan tells the family before any pattern does"
+    assert added(planned, call) == plans_binds(planned)
+    verbose = said(planned, MINE)
+    assert ": plan pytorch.yaml\n" in verbose
+    assert f": with the bind {plans_binds(planned)[0]}\n" in verbose
+
+
+def test_what_the_image_must_not_have_is_taken_away_and_said_once_in_a_job(planned: Wrapper) -> None:
+    call = planned.call("exec", OWN_IMAGE, "x", **FIRST, SINGULARITYENV_LD_LIBRARY_PATH="/mine")
+    assert call.binds == [bind for bind in planned.binds.split(",") if not bind.endswith("/libcxi.so.1")]
+    assert call.environment["SINGULARITYENV_LD_LIBRARY_PATH"] == "/mine:/opt/own/lib64"
+    lack = f"lumisite: {OWN_IMAGE} runs without the host's liba.so.1 here: one node is enough for $(it), it's small\n"
+    assert [call.stderr, planned.call("exec", OWN_IMAGE, "x", SLURM_PROCID=None).stderr] == [lack] * 2
+    # The same file, but the module's memory does not name it: it was there before.
+    call = planned.call("exec", OWN_IMAGE, "python", **{CPE: f"{planned.folder}/opt/cray"})
+    assert (f"{planned.folder}/libcxi.so.1" in call.binds, call.stderr) == (True, "")
+
+
+def test_a_file_that_this_node_lacks_is_said_once_on_the_node(planned: Wrapper) -> None:
+    lost = planned.folder / "opt/cray/liba.so.1"
+    lost.unlink()
+    call = planned.call("exec", MINE, "x", SLURM_LOCALID="0")
+    assert call.stderr == f"lumisite: {lost} not found on nid005124: the container starts without it\n"
+    assert added(planned, call) == plans_binds(planned)[1:]
+    assert planned.call("exec", MINE, "x").stderr == ""
+
+
+def test_a_path_with_what_a_shell_would_run_is_only_a_path(planned: Wrapper) -> None:
+    assert f"{planned.folder}/libcxi.so.1" not in planned.call("exec", ODD, "x").binds
+    assert f"{planned.folder}/libcxi.so.1" in planned.call("exec", ODD.replace("[name]", "n"), "x").binds
+
+
+@pytest.mark.parametrize(
+    ("name", "leads_to", "is_newer", "has_plan", "warning"),
+    [
+        ("alias", "planned.sif", False, True, ""),
+        ("planned", "planned.sif", False, True, ""),
+        (
+            "alias",
+            "other.sif",
+            False,
+            False,
+            "is not the file that aliased.yaml was made for, so it gets what its family gets",
+        ),
+        (
+            "alias",
+            "planned.sif",
+            True,
+            True,
+            "is newer than the release with its plan aliased.yaml, which may be for another image",
+        ),
+        ("copy-1", "planned.sif", True, True, ""),  # a pattern fits it, and copies may be newer
+    ],
+)
+def test_a_plan_is_for_the_file_that_it_was_made_for(
+    planned: Wrapper, name: str, leads_to: str, is_newer: bool, has_plan: bool, warning: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    image = "/x/lumi-pytorch-rocm-a-pytorch-v2.7.sif"
-    bare, opener = (LockedImage(versions={"rocm": "6.1.3", **more}) for more in ({}, {"rccl": "2.18.6"}))
-    images = {
-        "/x/alias.sif": LockedImage(image, family="lumi-pytorch", versions=PLUGIN, libfabric=OWN),
-        "/x/bare.sif": bare,
-        "/x/opener.sif": opener,
-    }
-    Path("images.lock").write_text(format_lock(Lock("lumi", (), images)))
-    site = load_site("lumi").data.decode()
-    Path("lumi.yaml").write_text(site.replace("\nimages:\n", "\nimages:\n  lock: images.lock\n"))
-    assert main(["render", "--site", "./lumi.yaml", "--out", "out"]) == 0
-    script = Path("out/spank/bin/singularity").read_text()
-    assert f"{image}) ls_family=lumi-pytorch ls_version=6001003 ls_plugin=yes ;;" in script
-    # That there is no plugin is said only where something would open one.
-    assert "/x/bare.sif) ls_version=6001003 ;;" in script
-    assert "/x/opener.sif) ls_version=6001003 ls_plugin=no ;;" in script
-    assert "images.lock" in json.loads(Path("out/MANIFEST.json").read_text())["inputs"]
-    for text, code, message in (
-        (format_lock(Lock("twin", (), {})), 2, "is of site twin, expected lumi"),
-        (None, 3, "images.lock: no such file (`lumisite images --lock images.lock` writes it)"),
-    ):
-        Path("images.lock").write_text(text) if text else Path("images.lock").unlink()
-        assert main(["render", "--site", "./lumi.yaml", "--out", "no"]) == code
-        assert message in capsys.readouterr().err
-        assert not Path("no").exists()
+    folder = planned.folder / "images"
+    for file in ("planned.sif", "other.sif", "copy-1.sif"):
+        set_age(folder / file, 1000 if is_newer else -1000)
+    (folder / "alias.sif").symlink_to(leads_to)
+    image = f"{folder}/{name}.sif"
+    call = planned.call("exec", image, "x", **FIRST)
+    assert added(planned, call) == (plans_binds(planned) if has_plan else [])
+    assert call.stderr == (f"lumisite: {image} {warning}\n" if warning else "")
+    assert planned.call("exec", image, "x").stderr == "", "another task says nothing"
