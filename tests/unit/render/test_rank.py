@@ -143,7 +143,7 @@ def tree(name: str, *, everything: bool = False) -> Tree:
 
 def first_partitions(site: Site) -> list[str]:
     """Return one partition for each kind of node that has some."""
-    return list({partition.node_kind: name for name, partition in reversed(site.partitions.items())}.values())
+    return list({partition.node_kind: name for name, partition in reversed(list(site.partitions.items()))}.values())
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
