@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from docs.markdown import plain, table
 from lumisite.site.entries import HostPath, Setting
-from lumisite.site.evidence import HERE
+from lumisite.site.harmful_values import HERE
 from lumisite.site.ledger import depends_on_image, describe_action, describe_conditions
 from lumisite.site.load import load_site
 from lumisite.site.model import Site

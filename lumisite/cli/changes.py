@@ -14,8 +14,8 @@ from lumisite.cli.output import print_note, print_result
 from lumisite.cli.site_choice import recorded_site
 from lumisite.errors import ResolveError
 from lumisite.facts.change import Change
+from lumisite.facts.change_kinds import BY_NAME
 from lumisite.facts.facts import Facts
-from lumisite.facts.kinds import BY_NAME
 from lumisite.facts.report import ChangeReport, make_report, report_json
 from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import line

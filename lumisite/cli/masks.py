@@ -14,7 +14,7 @@ from lumisite.cli.site_choice import optional_site, required_site
 from lumisite.errors import ResolveError
 from lumisite.machine.host import DiskTree
 from lumisite.machine.hwloc import SIZE_LIMIT_BYTES, parse_hwloc
-from lumisite.machine.live import read_allowed, read_topology
+from lumisite.machine.live_node import read_allowed, read_topology
 from lumisite.machine.masks import MaskRequest, TaskMask, cpu_masks
 from lumisite.machine.topology import Topology, recognise, topology_of
 from lumisite.site.cpu_list import CpusetError, parse_number_list

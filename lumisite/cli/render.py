@@ -25,8 +25,8 @@ from lumisite.findings.writers import line
 from lumisite.machine.host import DiskTree
 from lumisite.paths import CURRENT, MODULES
 from lumisite.release.files import write_tree
-from lumisite.render.plan_images import other_images, plan_summaries
 from lumisite.render.render import render_tree
+from lumisite.render.stored_plans import other_images, plan_summaries
 from lumisite.render.templates import load_templates
 from lumisite.site.load import load_plans, load_site
 from lumisite.site.selection import resolve_selection

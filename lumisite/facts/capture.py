@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from lumisite.facts import runtime, slurm
+from lumisite.facts.change_kinds import KINDS, Kind
 from lumisite.facts.facts import Facts, Named
 from lumisite.facts.hardware import capture_hardware, interfaces_on_devices
 from lumisite.facts.images import capture_images, image_folders
-from lumisite.facts.kinds import KINDS, Kind
 from lumisite.facts.libraries import capture_libraries
 from lumisite.facts.reading import is_below
 from lumisite.facts.releases import installed_products, installed_stacks, product_folders

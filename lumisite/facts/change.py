@@ -29,7 +29,7 @@ class Touched:
 
 @dataclass(frozen=True)
 class Change:
-    """One difference of two captures; `kind` is the name of its row in `kinds`.
+    """One difference of two captures; `kind` is the name of its row in `change_kinds`.
 
     `subject` is what changed: a path, a SONAME, an interface. `gone` and `come` are the words that only one capture has
     of it, `kept` those of both; `before` and `after` are `None` where there was, or is, nothing of `gone` and `come`.

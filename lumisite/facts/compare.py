@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from lumisite.facts.change import Change
+from lumisite.facts.change_kinds import KINDS
 from lumisite.facts.facts import Facts
-from lumisite.facts.kinds import KINDS
 from lumisite.facts.reading import is_below
 from lumisite.facts.releases import release_folders
 from lumisite.vendors import all_fabrics

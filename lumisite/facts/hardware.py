@@ -16,7 +16,7 @@ from lumisite.facts.change import Words
 from lumisite.facts.facts import Adapter, CpuGroup, Device, Driver, Facts, Interface
 from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import message as reason
-from lumisite.machine.live import read_topology
+from lumisite.machine.live_node import read_topology
 from lumisite.machine.topology import TopologyError
 from lumisite.machine.tree import Tree, first_line, names_of, resolve, small_text
 from lumisite.site.cpu_list import format_cpu_list

@@ -9,9 +9,9 @@ from typing import Any
 
 from lumisite.errors import ResolveError
 from lumisite.facts.change import FAULT, INFO, Change
+from lumisite.facts.change_kinds import BY_NAME, message
 from lumisite.facts.compare import compare
 from lumisite.facts.facts import Facts
-from lumisite.facts.kinds import BY_NAME, message
 from lumisite.facts.touches import Context, make_context, touches
 from lumisite.findings.finding import Finding, Severity
 from lumisite.site.model import Site

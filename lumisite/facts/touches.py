@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lumisite.facts.change import Change, Touched
+from lumisite.facts.change_kinds import BY_NAME
 from lumisite.facts.facts import Facts
-from lumisite.facts.kinds import BY_NAME
 from lumisite.facts.stated import stated_devices, stated_paths
 from lumisite.machine.tree import is_under
 from lumisite.site.images import family_by_path, parse_release, releases_by_name

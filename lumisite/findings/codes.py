@@ -81,7 +81,7 @@ CODES: Mapping[str, str] = {
     "root-unfit": "a path is no deployment root, or that of another site",
     "not-deployed": "what the site description says is not deployed yet",
     "policy-damaged": "the policy file is not as `lumisite policy` writes it",
-    # What a maintenance changed (`facts`, `changes`): a change has the name of its kind (`lumisite.facts.kinds`)
+    # What a maintenance changed (`facts`, `changes`): a change has the name of its kind (`lumisite.facts.change_kinds`)
     "file-exists": "a file is there already and is not written over: name another one",
     "facts-incomplete": "a capture lacks something: open or repair what it names, and capture again",
     "facts-mismatch": "facts files of different sites or nodes, or of a site that is not known: name the right one",

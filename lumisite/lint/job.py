@@ -9,8 +9,8 @@ from itertools import dropwhile
 from typing import Literal, NamedTuple
 
 from lumisite.images.lock import LockedImage
-from lumisite.lint.options import Option, read_options
 from lumisite.lint.script import ShellCommand, Word, is_shell, read_commands, read_directives
+from lumisite.lint.slurm_options import Option, read_options
 from lumisite.lint.step import SrunStep
 from lumisite.render.runtimes import RUNTIMES
 from lumisite.site.model import Site

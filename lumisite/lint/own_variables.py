@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from lumisite.findings.finding import Finding, Severity
 from lumisite.site.model import Site
-from lumisite.site.pairs import missing_partners
+from lumisite.site.partner_options import missing_partners
 from lumisite.site.software import PREFIXES
 from lumisite.text import printable
 

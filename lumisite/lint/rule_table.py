@@ -14,7 +14,7 @@ from lumisite.images.lock import LockedImage
 from lumisite.lint import site_rules, slurm_rules, value_rules
 from lumisite.lint.job import BadLine, Job
 from lumisite.render.explain import references
-from lumisite.site.evidence import harms
+from lumisite.site.harmful_values import harms
 from lumisite.site.model import Site
 from lumisite.validate import InputError
 

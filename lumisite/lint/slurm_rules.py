@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 
 from lumisite.lint.job import BadLine, Job, variables_in
-from lumisite.lint.options import ADDING, EXCLUSIVE, OPTIONS, Option, Program, is_option
 from lumisite.lint.programs import launches_of, starts_of
 from lumisite.lint.script import read_commands, with_lines
+from lumisite.lint.slurm_options import ADDING, EXCLUSIVE, OPTIONS, Option, Program, is_option
 from lumisite.lint.step import read_count
 from lumisite.text import counted, nearest_name
 from lumisite.vendors import all_gpus

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from lumisite.lint.options import Option
 from lumisite.lint.script import ShellCommand
+from lumisite.lint.slurm_options import Option
 from lumisite.site.model import Site
 from lumisite.site.nodes import NodeKind, Partition
 

@@ -13,10 +13,10 @@ from lumisite.lint.programs import Start, known_image, starts_of
 from lumisite.lint.script import with_lines
 from lumisite.machine.tree import is_under
 from lumisite.render.runtimes import RUNTIMES
-from lumisite.site.evidence import Harm, harms
+from lumisite.site.harmful_values import Harm, harms
 from lumisite.site.ledger import Situation, depends_on_image, judge_conditions
 from lumisite.site.model import Site
-from lumisite.site.pairs import missing_partners
+from lumisite.site.partner_options import missing_partners
 from lumisite.site.selection import combinations, module_version, usable
 from lumisite.text import nearest_name
 from lumisite.vendors import is_built_in

@@ -36,9 +36,9 @@ from lumisite.render.runtimes import (
 from lumisite.render.templates import comment, lua_pattern, quote_lua
 from lumisite.site.entries import HostPath
 from lumisite.site.images import Holds, plugin_by_name
-from lumisite.site.kinds import NO_GPUS, fingerprint_of
 from lumisite.site.library_path import host_path, library_path
 from lumisite.site.model import Site
+from lumisite.site.node_recognition import NO_GPUS, fingerprint_of
 from lumisite.site.plans import ImagePlan, LoadedPlan, PlanLine, holds_by_plan, literal_path
 from lumisite.site.scalars import TASK
 from lumisite.vendors import drivers_of

@@ -13,9 +13,9 @@ from lumisite.machine.topology import topology_of
 from lumisite.render.helper_settings import names_left_alone
 from lumisite.render.modules import Rendering
 from lumisite.site.images import plugin_by_name
-from lumisite.site.kinds import fingerprint_of
 from lumisite.site.ledger import Decision, conditions_of, describe_action, describe_conditions
 from lumisite.site.library_path import library_path
+from lumisite.site.node_recognition import fingerprint_of
 from lumisite.site.plans import PlanLine
 from lumisite.site.scalars import TASK
 

@@ -20,8 +20,8 @@ from lumisite.render.manifest import (
     sha256_of,
 )
 from lumisite.render.modules import ModulePlan, Rendering, plan_modules
-from lumisite.render.plan_images import plan_summaries
 from lumisite.render.runtimes import RUNTIMES
+from lumisite.render.stored_plans import plan_summaries
 from lumisite.render.templates import make_environment
 from lumisite.site.load import LoadedSite
 from lumisite.site.plans import LoadedPlan

@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from lumisite.findings.finding import Finding, Severity
 from lumisite.site.entries import HostPath, Setting, When
-from lumisite.site.evidence import harms
+from lumisite.site.harmful_values import harms
 from lumisite.site.images import Holds
 from lumisite.site.model import Site
 from lumisite.site.scalars import TASK

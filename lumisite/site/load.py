@@ -13,7 +13,7 @@ from lumisite.errors import ResolveError, SiteError, shown, unreadable
 from lumisite.findings.finding import Finding, Place, Severity
 from lumisite.paths import SITE_FILE, package_folder
 from lumisite.site.decode import Tables, decode
-from lumisite.site.evidence import HERE
+from lumisite.site.harmful_values import HERE
 from lumisite.site.model import Site
 from lumisite.site.plans import ImagePlan, LoadedPlan, names_of, plan_rules
 from lumisite.site.read import UnfitFileError, read_file

@@ -10,7 +10,7 @@ from lumisite.errors import UnfitError, wrong_type
 from lumisite.findings.finding import Finding
 from lumisite.site.decode import Faults, Rule, contradiction, missing_key, unknown
 from lumisite.site.entries import Bind, Setting
-from lumisite.site.evidence import covers, harms, sets
+from lumisite.site.harmful_values import covers, harms, sets
 from lumisite.site.ledger import (
     STEP_CONDITIONS,
     conditions_of,

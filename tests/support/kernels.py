@@ -6,8 +6,8 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from lumisite.site.kinds import NO_GPUS, fingerprint_of
 from lumisite.site.model import Site
+from lumisite.site.node_recognition import NO_GPUS, fingerprint_of
 from lumisite.vendors import gpu_names, gpu_of
 
 CPU, DOMAIN, DRIVER = "/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/bus/pci/drivers"

@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from lumisite.lint.options import OPTIONS
+from lumisite.lint.slurm_options import OPTIONS
 from tests.twin.cluster import Cluster
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm]

@@ -51,7 +51,7 @@ EDGES = {
     "images/sif.py",
     "lint/own_variables.py",
     "machine/host.py",
-    "machine/program.py",
+    "machine/run_program.py",
     "site/read.py",
     "validate/run/folder.py",
     "validate/run/slurm.py",

@@ -14,7 +14,7 @@ from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.host import DiskTree
 from lumisite.machine.tree import is_under
 from lumisite.release.host.bound_paths import bound_paths, check_bound
-from lumisite.release.host.gpus import gpu_devices, kind_of_node
+from lumisite.release.host.cpus_and_gpus import gpu_devices, kind_of_node
 from lumisite.release.host.mounts import cache_mounts, shared_mounts, silent_mounts
 from lumisite.release.host.network import adapter_devices, interfaces, missing_network
 from lumisite.release.host.node import HostFinding, Node
@@ -25,7 +25,7 @@ from lumisite.release.root import existing_root, inspect_release
 from lumisite.release.tree import RenderedTree
 from lumisite.release.trust import root_doubts
 from lumisite.render.manifest import NO_MANIFEST, Manifest, is_rendered_from
-from lumisite.render.plan_images import other_images
+from lumisite.render.stored_plans import other_images
 from lumisite.site.load import LoadedSite
 from lumisite.site.model import Site
 from lumisite.text import drain_command, printable, suggestion

@@ -20,11 +20,11 @@ from lumisite.machine.host import (
     names_of_this_node,
     partition_of_this_job,
 )
-from lumisite.machine.live import read_facts
+from lumisite.machine.live_node import read_facts
 from lumisite.machine.tree import is_under, resolve
 from lumisite.release.policy import PolicyLine
-from lumisite.site.kinds import Fingerprint, NodeFacts, fingerprint_of
 from lumisite.site.model import Site
+from lumisite.site.node_recognition import Fingerprint, NodeFacts, fingerprint_of
 from lumisite.site.scalars import TASK
 from lumisite.vendors import drivers_of
 

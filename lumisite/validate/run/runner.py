@@ -19,9 +19,9 @@ from lumisite.validate.probes.probe import quote
 from lumisite.validate.run import slurm
 from lumisite.validate.run.collect import Collector, LiveJob
 from lumisite.validate.run.folder import End, Run
+from lumisite.validate.run.job_reasons import nodes_away, why_ended, why_lost, why_waits
 from lumisite.validate.run.jobscript import DONE, EXIT, STEP_ERR, job_script
 from lumisite.validate.run.plan import JobPlan, job_name
-from lumisite.validate.run.reasons import nodes_away, why_ended, why_lost, why_waits
 from lumisite.validate.run.request import RunRequest
 
 #: Jobs that Slurm has at once; of a divided machine, the other nodes are free for users meanwhile.

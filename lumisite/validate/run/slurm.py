@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from lumisite.errors import ToolError
 from lumisite.findings.finding import Finding, Severity
-from lumisite.machine.program import run_program
+from lumisite.machine.run_program import run_program
 
 #: Of the caller's environment only this reaches a job: what a shell has loaded must not change what is measured.
 #: SBATCH_ACCOUNT says who pays. Other SBATCH_ variables would override the options of the job's script, sbatch(1).

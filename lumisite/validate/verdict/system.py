@@ -23,7 +23,7 @@ from lumisite.validate.lines import State
 from lumisite.validate.probes.probe import NODE
 from lumisite.validate.samples import Recorded, metric_order
 from lumisite.validate.verdict.baseline import comparable
-from lumisite.validate.verdict.deciding import decides
+from lumisite.validate.verdict.deciding_metrics import decides
 from lumisite.validate.verdict.gates import GateVerdict, judge_gates, nodes_of_runs
 from lumisite.validate.verdict.metric import MetricVerdict, judge_metric
 from lumisite.validate.verdict.nodes import LEAST_VALUES, SlowNode, slow_nodes

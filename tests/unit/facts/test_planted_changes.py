@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lumisite.facts.capture import capture
+from lumisite.facts.change_kinds import KINDS
 from lumisite.facts.compare import compare
-from lumisite.facts.kinds import KINDS
 from lumisite.facts.report import ChangeReport, make_report
 from lumisite.findings.finding import Severity
 from lumisite.machine.host import DiskTree

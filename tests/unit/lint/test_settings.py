@@ -9,7 +9,7 @@ import pytest
 from lumisite.findings.finding import Finding, Place
 from lumisite.lint.rule_table import RULES, source_of
 from lumisite.site.entries import Harmful, Setting, When
-from lumisite.site.evidence import harms
+from lumisite.site.harmful_values import harms
 from lumisite.site.load import embedded_sites, load_site
 from lumisite.site.scalars import Line, VariableName
 from lumisite.site.versions import parse_version_range

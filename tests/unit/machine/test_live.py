@@ -10,7 +10,7 @@ import pytest
 
 from lumisite.machine.host import PCI_DRIVERS, DiskTree, gpus_of_node
 from lumisite.machine.hwloc import parse_hwloc
-from lumisite.machine.live import read_allowed, read_topology
+from lumisite.machine.live_node import read_allowed, read_topology
 from lumisite.machine.topology import Topology, TopologyError
 from tests.support.dict_trees import DictTree, write_tree
 from tests.support.lumi_g import LUMI_G, lumi_g_files

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-import lumisite.site.evidence
+import lumisite.site.harmful_values
 import lumisite.site.images
 from lumisite.errors import SiteError
 from lumisite.site.images import family_by_path, holds_by_name, releases_by_name
@@ -133,7 +133,7 @@ def test_where_a_name_leads_counts_more_than_the_name() -> None:
 
 
 def test_examples_in_docstrings() -> None:
-    for module in (lumisite.site.evidence, lumisite.site.images):
+    for module in (lumisite.site.harmful_values, lumisite.site.images):
         assert doctest.testmod(module).failed == 0
 
 

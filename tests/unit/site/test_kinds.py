@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from lumisite.site.kinds import Fingerprint, NodeFacts
+from lumisite.site.node_recognition import Fingerprint, NodeFacts
 
 
 def test_what_a_node_has_otherwise_is_one_finding_each() -> None:

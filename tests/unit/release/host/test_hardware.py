@@ -10,7 +10,7 @@ import pytest
 
 from lumisite.findings.finding import Severity
 from lumisite.machine.host import DiskTree
-from lumisite.release.host.gpus import gpu_devices, kind_of_node
+from lumisite.release.host.cpus_and_gpus import gpu_devices, kind_of_node
 from lumisite.release.host.network import adapter_devices, interfaces, missing_network
 from lumisite.release.host.node import HostFinding, Node
 from lumisite.release.host.system import clock, kernel, memory

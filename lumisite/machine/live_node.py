@@ -14,7 +14,7 @@ from lumisite.machine.host import PCI_DEVICES, gpus_of_node
 from lumisite.machine.topology import CoreGroup, Topology, TopologyError, read_node
 from lumisite.machine.tree import Tree, names_of, small_text
 from lumisite.site.cpu_list import CpusetError, parse_number_list
-from lumisite.site.kinds import NO_GPUS, NodeFacts
+from lumisite.site.node_recognition import NO_GPUS, NodeFacts
 
 _CPU = "/sys/devices/system/cpu"
 _NODE = "/sys/devices/system/node"

@@ -8,7 +8,7 @@ from lumisite.findings.finding import Severity
 from lumisite.machine.ldcache import glob
 from lumisite.machine.tree import names_of
 from lumisite.release.host.node import HostFinding, Node
-from lumisite.site.kinds import NO_GPUS
+from lumisite.site.node_recognition import NO_GPUS
 from lumisite.text import some
 from lumisite.vendors import gpu_of
 
