@@ -9,7 +9,7 @@ import click
 from lumisite.cli.commands import Command
 from lumisite.cli.options import PATH, host_root_option, json_option, require_directory
 from lumisite.cli.output import print_note, print_result, warn_untried
-from lumisite.cli.site_choice import required_site
+from lumisite.cli.site_choice import required_site, site_of_root
 from lumisite.errors import ResolveError, SiteError
 from lumisite.findings.exit_code import exit_code
 from lumisite.findings.finding import Finding, Place, Severity
@@ -72,7 +72,6 @@ def _fault_row(finding: Finding) -> dict[str, object]:
 
 def _check_host(site: str, root: Path | None, host_root: str, *, as_json: bool) -> int:
     """Print one line for each fault of a node; return 0 without one, 5 when only this node can be meant, else 1."""
-    from lumisite.cli.site_of_root import site_of_root
     from lumisite.machine.host import DiskTree
     from lumisite.release.host.checks import check_release
     from lumisite.release.root import existing_root

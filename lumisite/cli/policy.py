@@ -15,7 +15,7 @@ import click
 from lumisite.cli.commands import Command
 from lumisite.cli.options import json_option, root_argument
 from lumisite.cli.output import print_note, print_result
-from lumisite.cli.site_of_root import site_of_root
+from lumisite.cli.site_choice import site_of_root
 from lumisite.errors import DifferenceError, ResolveError, refused
 from lumisite.release.policy import NAME, WORDS, Policy, PolicyLine, change_policy, policy_path, read_policy
 from lumisite.release.root import Root, existing_root

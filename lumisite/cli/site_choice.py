@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lumisite.cli.output import print_note
 from lumisite.errors import ResolveError
@@ -14,6 +15,9 @@ from lumisite.site.decode import decode, key
 from lumisite.site.read import read_file
 from lumisite.site.scalars import Name
 from lumisite.site.yaml import MAX_BYTES
+
+if TYPE_CHECKING:
+    from lumisite.release.root import Root
 
 #: The configuration file of a machine, which names its site.
 CONFIGURATION = Path("/etc/lumisite.yaml")
@@ -92,3 +96,11 @@ def recorded_site(name: str, release: Path | None = None) -> str:
     if chosen and load.load_site(chosen).site.name == name:
         return chosen
     return name if name in load.embedded_sites() else ""
+
+
+def site_of_root(root: Root) -> str:
+    """Return the site of the releases in a root, as `recorded_site` does; empty where it is not known here."""
+    from lumisite.release.root import manifests  # late: most commands have no root
+
+    named = next((manifest.site for manifest in manifests(root)), "")
+    return recorded_site(named, root.release(root.current) if root.current else None)

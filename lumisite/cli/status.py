@@ -13,8 +13,7 @@ from lumisite.cli.commands import Command
 from lumisite.cli.options import PATH, host_root_option, json_option, require_directory
 from lumisite.cli.output import print_json, print_lines, print_note, print_table
 from lumisite.cli.policy import OTHERWISE, describe_policy
-from lumisite.cli.site_choice import required_site
-from lumisite.cli.site_of_root import site_of_root
+from lumisite.cli.site_choice import required_site, site_of_root
 from lumisite.errors import LumisiteError
 from lumisite.findings.exit_code import exit_code
 from lumisite.findings.finding import Finding, Severity
