@@ -46,15 +46,6 @@ def test_every_command_and_argument_has_help() -> None:
             assert re.fullmatch(r"[A-Z`-].*\.", help_of(parameter)), f"{name}: {parameter.name}: {help_of(parameter)!r}"
 
 
-def test_every_option_is_in_the_reference() -> None:
-    page = PAGES["reference/cli.md"]()
-    for name, command in commands_by_name().items():
-        section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
-        for parameter in command.params:
-            for spelling in [str(parameter.metavar)] if isinstance(parameter, click.Argument) else parameter.opts:
-                assert spelling in (section if parameter.expose_value else page), f"{name}: {spelling}"
-
-
 def test_every_exit_code_is_said() -> None:
     codes = dict(exit_codes())
     assert list(codes) == ["0", "1", "2", "3", "4", "5"]
@@ -81,21 +72,6 @@ def test_examples_are_true(page: Path, tmp_path: Path, request: pytest.FixtureRe
         page.write_text(new)
     else:
         assert not differences, "\n\n".join([*differences, "`pytest --update-docs` rewrites the pages"])
-
-
-def test_nothing_but_its_description_knows_lumi(tmp_path: Path) -> None:
-    text = (DOCS / "tutorial/first-site.md").read_text()
-    lumis = re.compile(
-        r"\bLUMI\b|lumi\.yaml|Cray|Slingshot|SINGULARITY_|/pfs|/scratch|/var/spool/slurmd", re.IGNORECASE
-    )
-    work_through(text, tmp_path)
-    rendered = [path for path in (tmp_path / "site-out").rglob("*") if path.is_file()]
-    assert len(rendered) > 8
-    for path in rendered:
-        written = path.read_text()
-        if path.parent.name in ("spank", "bin"):  # Apptainer reads these too, so the helper must know the names
-            written = written.replace("SINGULARITY_BIND", "").replace("SINGULARITYENV_", "")
-        assert lumis.search(written) is None, path
 
 
 def test_what_cannot_run_here_at_least_parses(page: Path) -> None:
@@ -144,12 +120,6 @@ def test_a_wrong_example_is_seen_and_corrected(tmp_path: Path) -> None:
     assert work_through(new, tmp_path) == (new, [])
 
 
-def test_a_change_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
-    text = "```yaml file=a.yaml\na: 1\n```\n```diff file=a.yaml\n-b: 2\n+c: 3\n```\n"
-    with pytest.raises(ValueError, match="0 times"):
-        work_through(text, tmp_path)
-
-
 @pytest.mark.parametrize(
     ("expected", "actual", "same"),
     [
@@ -173,15 +143,12 @@ def test_rewriting_keeps_what_is_left_out() -> None:
     [
         ("rm -rf site-out", False),
         ("lumisite check | sh", False),
-        ("lumisite check &", False),
         ("ls $(pwd)", False),
         ("echo x > /etc/motd", False),
         ("lumisite deploy site-out /appl/local/lumisite --apply", False),
         ("lumisite render --out ../up", False),
-        ("cp site-out ~/x", False),
         ("lumisite why /var/spool/slurmd", True),
-        ("ls site-out | cat > list", True),
-        ("mkdir a && cp site.yaml a", True),
+        ("mkdir a && ls site-out | cat > list", True),
     ],
 )
 def test_only_harmless_commands_are_run(command: str, is_run: bool) -> None:
@@ -301,12 +268,12 @@ def test_every_file_that_contributors_are_sent_to_is_there() -> None:
     assert [str(path) for path in paths if not path.exists()] == []
 
 
-def test_the_tests_that_a_page_names_are_there() -> None:
-    named = re.findall(r"\b(tests/[\w/]+\.py)(?:::(test_\w+))?", (DOCS / "explanation/trust.md").read_text())
-    assert len(named) > 12
-    assert [
-        test for path, test in named if not (TOP / path).is_file() or f"def {test}" not in (TOP / path).read_text()
-    ] == []
+def test_the_tests_that_pages_name_are_there() -> None:
+    texts = "".join(path.read_text() for path in TEXTS.values())
+    named = re.findall(r"\b(tests/[\w/]+\.py)(?:::(test_\w+))?", texts)
+    assert len(named) > 20
+    there = {path: (TOP / path).read_text() if (TOP / path).is_file() else "" for path, _ in named}
+    assert [(path, test) for path, test in named if not there[path] or f"def {test}" not in there[path]] == []
 
 
 # Pictures

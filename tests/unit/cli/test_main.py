@@ -27,19 +27,14 @@ def run(capsys: Output, *argv: str) -> tuple[int, str, str]:
     return code, captured.out, captured.err
 
 
-def test_render_writes_the_tree_and_says_how_to_use_it(capsys: Output) -> None:
+def test_render_says_how_to_use_the_tree_and_a_second_one_touches_nothing(capsys: Output) -> None:
     code, out, err = run(capsys, "render", "--rocm", "6.2")
     assert code == 0
-    assert "site-out/modules/singularity-AI-bindings/25.03-rocm6.2.lua" in out.splitlines()
-    assert all(Path(line).is_file() for line in out.splitlines())
     assert f"module use {Path.cwd()}/site-out/modules" in err
-
-
-def test_a_second_render_is_byte_identical_and_touches_nothing(capsys: Output) -> None:
-    assert run(capsys, "render", "--rocm", "6.2")[0] == 0
-    before = {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in Path("site-out").rglob("*") if p.is_file()}
-    assert run(capsys, "render", "--rocm", "6.2")[0] == 0
-    assert {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in Path("site-out").rglob("*") if p.is_file()} == before
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in map(Path, out.splitlines())}
+    assert Path("site-out/modules/singularity-AI-bindings/25.03-rocm6.2.lua") in before
+    assert run(capsys, "render", "--rocm", "6.2")[:2] == (0, out)
+    assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in before} == before
 
 
 # ---- help, version, completion
@@ -57,11 +52,11 @@ def test_help_has_each_command_once_by_who_uses_it(capsys: Output) -> None:
         assert all(f"\n  {name} " in own for name in names), title
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_help_has_the_exit_codes(name: str, capsys: Output) -> None:
-    code, out, _ = run(capsys, name, "--help")
-    assert code == 0
-    assert " ".join(EXIT_CODES.split()) in " ".join(out.split())
+def test_every_help_has_the_exit_codes(capsys: Output) -> None:
+    for name in COMMANDS:
+        code, out, _ = run(capsys, name, "--help")
+        assert code == 0
+        assert " ".join(EXIT_CODES.split()) in " ".join(out.split()), name
 
 
 @pytest.mark.parametrize("columns", ["60", "150", "none", "-5"])
@@ -92,7 +87,7 @@ def test_a_shell_completes_commands_options_and_files() -> None:
     assert completed("lint", "jo") == ["file,jo"]
 
 
-@pytest.mark.parametrize("argv", [["--help"], ["--version"], ["rendr"]])
+@pytest.mark.parametrize("argv", [["--help"], ["rendr"]])
 def test_help_and_usage_errors_load_no_command(argv: list[str]) -> None:
     script = (
         "import sys; from lumisite.cli import main; main(sys.argv[1:]);"
@@ -125,7 +120,6 @@ def test_a_library_that_is_not_installed_is_named(tmp_path: Path, there: list[st
         ("rendr", "lumisite: No such command 'rendr'. Did you mean 'render'? (`lumisite --help`"),
         ("render --rokm=6.2", "lumisite render: No such option '--rokm'. Did you mean '--rocm'? (`lumisite render"),
         ("status root what", "extra argument (what) (`lumisite status --help` lists what it takes)"),
-        ("masks --threads 3", "lumisite masks: Invalid value for '--threads': '3' is not one of '1', '2'"),
         ("masks --node live --topology x", "lumisite: --topology: not with --node (give one of them)"),
         ("--site lumi deploy out root", "lumisite: --site: `deploy` takes no site"),
         ("check a.yaml --site b.yaml", "lumisite: --site: FILE is a.yaml already (leave one out)"),
@@ -140,7 +134,6 @@ def test_a_library_that_is_not_installed_is_named(tmp_path: Path, there: list[st
         ("why rocm --site lumi --use cuda", "--use: 'cuda' is no stack with its release (NAME=12.8 would be right)"),
         ("env --site lumi --nodes 0", "Invalid value for '--nodes'"),
         ("report pipe", "pipe: cannot be read: it is not a file but a pipe"),
-        ("lint pipe --site lumi", "pipe: cannot be read: it is not a file but a pipe"),
     ],
 )
 def test_a_wrong_call_is_one_line_with_what_would_be_right(words: str, message: str, capsys: Output) -> None:
@@ -158,7 +151,6 @@ def test_a_wrong_call_is_one_line_with_what_would_be_right(words: str, message: 
         "render --site lumi --out round",
         "env --site lumi round",
         "validate --resume round",
-        "report round",
         "deploy round root",
         "check round/site.yaml",
     ],
@@ -183,13 +175,13 @@ def test_links_that_go_round_are_one_line(words: str, capsys: Output) -> None:
     ],
     ids=["empty", "file-unreadable", "not-utf-8", "loop", "50-MB", "format-3"],
 )
-@pytest.mark.parametrize("command", [["check"], ["render", "--site"]])
-def test_a_bad_site_file_exits_2(command: list[str], content: bytes, message: str, capsys: Output) -> None:
+def test_a_bad_site_file_exits_2(content: bytes, message: str, capsys: Output) -> None:
     Path("site.yaml").write_bytes(content)
-    code, out, err = run(capsys, *command, "./site.yaml")
-    assert code == 2
-    assert message in out + err
-    assert "site.yaml" in out + err
+    for command in (["check"], ["render", "--site"]):
+        code, out, err = run(capsys, *command, "./site.yaml")
+        assert code == 2
+        assert message in out + err
+        assert "site.yaml" in out + err
     assert [path.name for path in Path().iterdir()] == ["site.yaml"]
 
 
@@ -213,19 +205,8 @@ def test_check_prints_every_fault_with_its_position(capsys: Output) -> None:
 
 def test_check_of_a_sound_file(capsys: Output) -> None:
     Path("site.yaml").write_text(site_text())
-    code, out, err = run(capsys, "check", "site.yaml")
-    assert (code, err) == (0, "")
-    assert out == "site.yaml: no faults\n"
+    assert run(capsys, "check", "site.yaml") == (0, "site.yaml: no faults\n", "")
     assert run(capsys, "check", "--site", "site.yaml", "--json")[:2] == (0, "[]\n")
-
-
-def test_why_as_json(capsys: Output) -> None:
-    names = ("NCCL_CROSS_NIC", "/opt/cray", "platform", "cpe", "rocm")
-    explained = json.loads(run(capsys, "why", *names, "--rocm", "6.2", "--json")[1])
-    assert tuple(entry["name"] for entry in explained) == names
-    chosen = [[one["name"] for one in entry["candidates"] if one["chosen"]] for entry in explained[2:]]
-    assert chosen == [["2026-01"], ["25.03"], ["6.2.4"]]
-    assert all(one["reason"] for entry in explained[2:] for one in entry["candidates"])
 
 
 def test_a_release_of_any_stack_is_chosen_by_use(capsys: Output) -> None:
