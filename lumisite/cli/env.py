@@ -19,7 +19,7 @@ from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import as_json as finding_as_json
 from lumisite.findings.writers import line
 from lumisite.lint.own_variables import judge_own_variables
-from lumisite.render.rank import Cpus, Environment, FirstRank, Step, Variable
+from lumisite.render.rank_environment import Cpus, Environment, FirstRank, Step, Variable
 from lumisite.render.wrapper_image import WrapperImage, wrapper_image
 from lumisite.site.cpu_list import format_cpu_list
 from lumisite.site.decode import unknown_name

@@ -10,7 +10,7 @@ import re
 
 from lumisite.facts.change import Words
 from lumisite.facts.reading import Texts, folders_of, is_below
-from lumisite.machine.host import mounts_of
+from lumisite.machine.mounts import mounts_of
 from lumisite.machine.tree import Tree, resolve
 from lumisite.site.model import Site
 

@@ -18,8 +18,8 @@ from lumisite.facts.kernel import sysctls
 from lumisite.facts.reading import LARGEST_FILE_BYTES, Texts, file_mark, mode_of, owner_of, text_mark, values_of
 from lumisite.facts.releases import package_version
 from lumisite.findings.finding import Severity
-from lumisite.machine.host import mount_of, mounts_of
 from lumisite.machine.ldcache import glob
+from lumisite.machine.mounts import mount_of, mounts_of
 from lumisite.machine.tree import Tree, digest_of, is_under, resolve, small_text
 from lumisite.render.runtimes import RUNTIMES
 from lumisite.site.model import Site

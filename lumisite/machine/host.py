@@ -1,4 +1,4 @@
-"""A directory on disk as a tree: the host at `/`, a captured host, or an unpacked image; and what is mounted there."""
+"""A directory on disk as a tree, and what the system says of the node that lumisite runs on."""
 
 from __future__ import annotations
 
@@ -6,30 +6,24 @@ import errno
 import fcntl
 import os
 import posixpath
-import re
 import shlex
 import stat
 import struct
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
-from typing import NamedTuple
 
 from lumisite.errors import ToolError, refused
-from lumisite.machine.topology import is_gpu, pci_order
-from lumisite.machine.tree import ByteSource, DirEntry, Tree, is_under, names_of, resolve, small_text, text_of
+from lumisite.machine.tree import ByteSource, DirEntry
 from lumisite.site.read import open_regular, read_file, regular_size
-from lumisite.vendors import gpu_names, gpu_of
 
 #: No reader asks for more at once, so that a file of any size takes little memory.
 LARGEST_READ_BYTES = 64 * 1024 * 1024
 #: No file has more; the kernel's own files (/proc) give their size as 0.
 MOST_BYTES = 2**63
-PCI_DEVICES, PCI_DRIVERS = "/sys/bus/pci/devices", "/sys/bus/pci/drivers"
 _SIOCGIFADDR = 0x8915
-_MOUNTS = "/proc/self/mountinfo"
 
 
 @dataclass(frozen=True)
@@ -210,83 +204,3 @@ def has_address(interface: str) -> bool:
                 return False
             return any(len(words) == 6 and words[5] == interface and words[3] != "20" for words in lines)
     return True
-
-
-class PciGpu(NamedTuple):
-    """A GPU by its PCI address, and the `driver` that has it: empty for none, `None` where that is not known."""
-
-    bus: str
-    driver: str | None
-
-    @property
-    def usable(self) -> bool:
-        """Whether programs can use it, as far as is known."""
-        return self.driver != ""
-
-
-def gpus_of_node(host: Tree) -> tuple[PciGpu, ...]:
-    """Return the GPUs of a node in the order of their PCI addresses: those on the bus, and those that a driver has.
-
-    The driver is not known of a copy without the kernel's folder of drivers.
-    """
-    drivers = {
-        bus: name
-        for vendor in gpu_names()
-        for name in gpu_of(vendor).drivers
-        for bus in names_of(host, f"{PCI_DRIVERS}/{name}")
-        if bus.count(":") > 1 and resolve(host, f"{PCI_DRIVERS}/{name}/{bus}").entry is not None
-    }
-    none = "" if names_of(host, PCI_DRIVERS) else None
-    buses = {bus.lower() for bus in names_of(host, PCI_DEVICES) if _is_gpu(host, bus)} | drivers.keys()
-    return tuple(PciGpu(bus, drivers.get(bus, none)) for bus in sorted(buses, key=pci_order))
-
-
-def _is_gpu(host: Tree, bus: str) -> bool:
-    pci_class, vendor = (small_text(host, f"{PCI_DEVICES}/{bus}/{name}") or "" for name in ("class", "vendor"))
-    return is_gpu(pci_class.strip()[2:6].lower(), vendor.strip()[2:6].lower())
-
-
-@dataclass(frozen=True)
-class Mount:
-    """A mount: the `point` where it is, the `kind` of file system, and whether nothing can be written there.
-
-    `source` is what is mounted, without a server's name, and the folder in it if that is not its root. `options` are
-    those of the mount and of its file system.
-    """
-
-    point: str
-    kind: str
-    source: str
-    read_only: bool = field(compare=False)
-    options: tuple[str, ...] = field(default=(), compare=False)
-
-
-def mounts_of(host: Tree) -> tuple[Mount, ...]:
-    """Return the mounts of a node, or of a copy that has the table too; none where they are not known.
-
-    The kernel's table speaks of the root of this process, so it says nothing of another one. Source: proc(5).
-    """
-    if resolve(host, _MOUNTS).path != _MOUNTS and host.name.strip("/"):
-        return ()
-    return tuple(parse_mounts((text_of(host, _MOUNTS) or "").splitlines()))
-
-
-def parse_mounts(lines: Iterable[str]) -> Iterator[Mount]:
-    """Read lines of the kernel's table; a line that is not one of it is left out."""
-    for line in lines:
-        before, _, after = line.partition(" - ")
-        fields, last = before.split(" "), after.split(" ")
-        if len(fields) > 5 and len(last) > 2:
-            what = f"{_plain(last[1]).rpartition(':')[2]} {_plain(fields[3])}".removesuffix(" /")
-            options = (*fields[5].split(","), *last[-1].split(","))
-            yield Mount(_plain(fields[4]), last[0], what, "ro" in options, options)
-
-
-def mount_of(mounts: tuple[Mount, ...], path: str) -> Mount | None:
-    """Return the mount that a path without links is on; of several at one place, the last one."""
-    inside = (mount for mount in mounts if is_under(path, mount.point))
-    return max(reversed(tuple(inside)), key=lambda mount: len(mount.point), default=None)
-
-
-def _plain(word: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), word)

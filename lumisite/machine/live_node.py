@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from lumisite.findings.finding import Finding, Severity
-from lumisite.machine.host import PCI_DEVICES, gpus_of_node
+from lumisite.machine.gpus import PCI_DEVICES, gpus_of_node
 from lumisite.machine.topology import CoreGroup, Topology, TopologyError, read_node
 from lumisite.machine.tree import Tree, names_of, small_text
 from lumisite.site.cpu_list import CpusetError, parse_number_list

@@ -11,7 +11,8 @@ import posixpath
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from lumisite.machine.host import DiskTree, Mount
+from lumisite.machine.host import DiskTree
+from lumisite.machine.mounts import Mount
 from lumisite.machine.tree import DirEntry, is_under, resolve
 
 #: File systems of the kernel's that are the node's own (Documentation/filesystems in Linux 6.1).

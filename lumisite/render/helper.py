@@ -27,7 +27,7 @@ from lumisite.render.helper_settings import (
     wrapper_chains,
 )
 from lumisite.render.modules import Rendering, bind_marker
-from lumisite.render.rank import private_places
+from lumisite.render.rank_environment import private_places
 from lumisite.render.runtimes import (
     ACTION_VALUED,
     ACTION_VALUED_LETTERS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lumisite.validate.lines import State
 from tests.bench.measure import Row
-from tests.simulation import TWELVE, TWENTY, World, innocents, rate, verdicts
+from tests.support.simulation import TWELVE, TWENTY, World, innocents, rate, verdicts
 
 #: Whole maintenances, and those of one metric.
 MANY, ONE = 2_000, 1_500

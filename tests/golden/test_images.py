@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from lumisite.images.lock import LoadedLock, Lock, LockedImage
-from lumisite.render.rank import Environment, Step
-from lumisite.site.evidence import harms
+from lumisite.render.rank_environment import Environment, Step
+from lumisite.site.harmful_values import harms
 from lumisite.site.images import family_by_path
 from lumisite.site.ledger import Situation, default_family, depends_on_image, judge_conditions
 from lumisite.site.load import load_site

@@ -52,7 +52,7 @@ def numbers_of(source: str) -> Iterator[str]:
 
 
 def measures(folder: str) -> str:
-    scripts = [*sorted((FOLDER / folder).glob("job*.py")), FOLDER / "job" / "rank.py"]
+    scripts = [*sorted((FOLDER / folder).glob("job*.py")), FOLDER / "common" / "rank.py"]
     parts = [plain(script.read_text()) for script in scripts]
     parts += numbers_of((FOLDER / folder / "judge.py").read_text())
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]

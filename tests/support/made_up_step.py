@@ -20,7 +20,7 @@ from lumisite.images.lock import LoadedLock
 from lumisite.machine.masks import mask_of
 from lumisite.render.manifest import MANIFEST, RenderedFile
 from lumisite.render.modules import ModulePlan, Rendering, plan_modules
-from lumisite.render.rank import THIS_NODE, Cpus, Environment, FirstRank, Step
+from lumisite.render.rank_environment import THIS_NODE, Cpus, Environment, FirstRank, Step
 from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
 from lumisite.render.wrapper_image import WrapperImage, wrapper_image

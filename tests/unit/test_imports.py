@@ -57,7 +57,7 @@ EDGES = {
     "validate/run/slurm.py",
 }
 #: Scripts that run inside a job: nothing imports them.
-JOBSIDE = re.compile(r"validate/probes/(job/|\w+/job)")
+JOBSIDE = re.compile(r"validate/probes/(common/|\w+/job)")
 WORLD = {"os", "subprocess", "shutil", "socket", "tempfile", "fcntl", "signal"}
 READERS = ("open", "fdopen", "FileIO", "read_text", "read_bytes", "mmap", "fromfile", "loadtxt")
 #: What opens something else than a file that is there: the reader of files, standard input, a closed output, a lock.

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from lumisite.findings.finding import Severity
-from lumisite.machine.host import mount_of, silent_paths
+from lumisite.machine.host import silent_paths
+from lumisite.machine.mounts import mount_of
 from lumisite.machine.reach import reach
 from lumisite.machine.tree import is_under, resolve
 from lumisite.release.host.node import ENTER, WRITE, HostFinding, Node

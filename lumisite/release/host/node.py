@@ -10,17 +10,10 @@ from functools import cached_property
 
 from lumisite.facts.slurm import SlurmConf, host_name, is_named, read_slurm_conf
 from lumisite.findings.finding import Finding, Severity
-from lumisite.machine.host import (
-    PCI_DRIVERS,
-    DiskTree,
-    Mount,
-    PciGpu,
-    gpus_of_node,
-    mounts_of,
-    names_of_this_node,
-    partition_of_this_job,
-)
+from lumisite.machine.gpus import PCI_DRIVERS, PciGpu, gpus_of_node
+from lumisite.machine.host import DiskTree, names_of_this_node, partition_of_this_job
 from lumisite.machine.live_node import read_facts
+from lumisite.machine.mounts import Mount, mounts_of
 from lumisite.machine.tree import is_under, resolve
 from lumisite.release.policy import PolicyLine
 from lumisite.site.model import Site

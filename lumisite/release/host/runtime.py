@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from lumisite.facts.kernel import sysctls
 from lumisite.facts.runtime import PROGRAM_FOLDERS, Home, find_runtime, is_wrapper, read_directives, starters
 from lumisite.findings.finding import Severity
-from lumisite.machine.host import mount_of
+from lumisite.machine.mounts import mount_of
 from lumisite.machine.tree import names_of, resolve
 from lumisite.release.host.node import ENTER, READ, HostFinding, Node
 

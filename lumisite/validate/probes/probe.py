@@ -322,7 +322,7 @@ def scripts() -> Mapping[str, Path]:
     """Return every script by its name in a job: `ddp.py` for `ddp/job.py`, `ddp_x.py` for `ddp/job_x.py`."""
     folder = Path(__file__).parent
     jobs = {path.parent.name + path.name.removeprefix("job"): path for path in folder.glob("*/job*.*")}
-    return jobs | {path.name: path for path in folder.glob("job/*.py") if path.stem != "__init__"}
+    return jobs | {path.name: path for path in folder.glob("common/*.py") if path.stem != "__init__"}
 
 
 def spec_hash(group: Group) -> str:

@@ -15,7 +15,7 @@ from lumisite.site.load import LoadedSite, load_plans
 from lumisite.text import listed, percent, some
 from lumisite.validate.samples import parse_name
 from lumisite.validate.verdict.metric import MetricVerdict
-from lumisite.validate.verdict.nodes import LEAST_VALUES
+from lumisite.validate.verdict.slow_nodes import LEAST_VALUES
 from lumisite.validate.verdict.system import SystemVerdict
 
 #: Which kinds of change are suspected first where a part of the machine is slower.

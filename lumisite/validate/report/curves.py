@@ -9,7 +9,7 @@ from typing import TypeAlias
 from lumisite.text import figure
 from lumisite.validate.samples import Name, Series, parse_name, shape_order, size_text
 from lumisite.validate.verdict.metric import MetricVerdict
-from lumisite.validate.verdict.nodes import job_value
+from lumisite.validate.verdict.slow_nodes import job_value
 
 #: The lowest, the middle and the highest of the jobs of one side.
 Spread: TypeAlias = tuple[float, float, float]

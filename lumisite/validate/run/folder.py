@@ -260,7 +260,7 @@ def _parsed(path: Path, lines: Sequence[bytes]) -> list[Line]:
 
 
 def read_records(folder: Path) -> list[Record]:
-    """Read what the ranks of a step left (probes/job/): records, then reports of where those were that left none.
+    """Read what the ranks of a step left (probes/common/): records, then reports of where those were that left none.
 
     A rank that is alone on its node leaves RANK.json, and reports in RANK.at. Ranks that share a node share two files:
     HOST.jsonl has a line for each record, of which the last of a rank counts, and HOST.at a place for each rank, with

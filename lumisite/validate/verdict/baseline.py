@@ -14,7 +14,7 @@ from lumisite.findings.finding import Finding, Severity
 from lumisite.text import some
 from lumisite.validate.samples import JobValues, Recorded, Series
 from lumisite.validate.verdict.jobs_needed import GOOD_BEFORE, NODE_SETS
-from lumisite.validate.verdict.nodes import is_per_node
+from lumisite.validate.verdict.slow_nodes import is_per_node
 
 DAY_S = 86400
 #: By field of a job, what jobs did that differ in it, and what to do where no job before is like those after.

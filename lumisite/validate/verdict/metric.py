@@ -37,7 +37,7 @@ from lumisite.text import counted, figure, listed, percent
 from lumisite.validate.lines import Better, State
 from lumisite.validate.samples import Series
 from lumisite.validate.verdict.jobs_needed import FIRST_AFTER, GOOD_BEFORE, LEAST_AFTER, LEAST_BEFORE
-from lumisite.validate.verdict.nodes import is_per_node, job_value
+from lumisite.validate.verdict.slow_nodes import is_per_node, job_value
 from lumisite.validate.verdict.stats import (
     ALPHA,
     FLOOR_DROP,

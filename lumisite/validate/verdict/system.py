@@ -26,7 +26,7 @@ from lumisite.validate.verdict.baseline import comparable
 from lumisite.validate.verdict.deciding_metrics import decides
 from lumisite.validate.verdict.gates import GateVerdict, judge_gates, nodes_of_runs
 from lumisite.validate.verdict.metric import MetricVerdict, judge_metric
-from lumisite.validate.verdict.nodes import LEAST_VALUES, SlowNode, slow_nodes
+from lumisite.validate.verdict.slow_nodes import LEAST_VALUES, SlowNode, slow_nodes
 from lumisite.validate.verdict.stats import ALPHA
 
 #: Metrics that a finding names before it only counts them.

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.machine.host import PCI_DRIVERS, DiskTree, gpus_of_node
+from lumisite.machine.gpus import PCI_DRIVERS, gpus_of_node
+from lumisite.machine.host import DiskTree
 from lumisite.machine.hwloc import parse_hwloc
 from lumisite.machine.live_node import read_allowed, read_topology
 from lumisite.machine.topology import Topology, TopologyError

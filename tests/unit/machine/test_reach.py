@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.machine.host import DiskTree, mounts_of
+from lumisite.machine.host import DiskTree
+from lumisite.machine.mounts import mounts_of
 from lumisite.machine.reach import reach
 from tests.support.dict_trees import Files, Link, write_tree
 

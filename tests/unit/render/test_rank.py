@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lumisite.images.lock import LoadedLock, Lock, LockedImage
-from lumisite.render.rank import Step
+from lumisite.render.rank_environment import Step
 from lumisite.site.load import LoadedSite, load_site, site_of
 from lumisite.site.model import Site
 from lumisite.site.plans import ImagePlan, LoadedPlan, PlanLine, PlannedContents, PlannedImage

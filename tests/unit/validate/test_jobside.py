@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from lumisite.validate.probes.job import lumisite_record
+from lumisite.validate.probes.common import lumisite_record
 from lumisite.validate.probes.probe import scripts
 from lumisite.validate.run.folder import read_records
 

@@ -21,7 +21,7 @@ from lumisite.validate.report.headline import headline
 from lumisite.validate.samples import metric_order, parse_name, size_text
 from lumisite.validate.verdict.gates import Cause, GateVerdict
 from lumisite.validate.verdict.metric import MetricVerdict
-from lumisite.validate.verdict.nodes import SlowNode
+from lumisite.validate.verdict.slow_nodes import SlowNode
 from lumisite.validate.verdict.system import SystemVerdict
 from tests.support.example_runs import Maintenance, capture_of, write_runs
 

@@ -8,8 +8,8 @@ import random
 import pytest
 
 from lumisite.validate.report.tables import interval_95
-from tests.simulation import TWENTY, Ring, World, blame, innocents, maintenance, verdicts
 from tests.support.series import judged
+from tests.support.simulation import TWENTY, Ring, World, blame, innocents, maintenance, verdicts
 
 
 @pytest.mark.parametrize(("c", "drop"), [(0.01, 0.10), (0.05, 0.0)])

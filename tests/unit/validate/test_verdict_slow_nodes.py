@@ -13,7 +13,7 @@ from lumisite.site.validation import MetricRule
 from lumisite.validate.lines import Gate
 from lumisite.validate.report.headline import headline
 from lumisite.validate.samples import JobValues, Recorded, Series
-from lumisite.validate.verdict.nodes import slow_nodes
+from lumisite.validate.verdict.slow_nodes import slow_nodes
 from lumisite.validate.verdict.system import Terms, judge_system
 from tests.support.series import SETS, STEADY, after, codes, per_node, scaled, series, system
 

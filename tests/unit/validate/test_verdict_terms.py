@@ -16,11 +16,11 @@ from lumisite.site.validation import MetricRule
 from lumisite.validate.lines import Sample, line_json
 from lumisite.validate.samples import Recorded, Series, read_lines
 from lumisite.validate.verdict.baseline import baseline_size
-from lumisite.validate.verdict.deciding import decides
+from lumisite.validate.verdict.deciding_metrics import decides
 from lumisite.validate.verdict.metric import MetricVerdict, judge_metric
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
-from tests.simulation import DECIDING
 from tests.support.series import SETS, STEADY, after, codes, scaled, series, write
+from tests.support.simulation import DECIDING
 from tests.support.sites import site_text
 
 Output = pytest.CaptureFixture[str]

@@ -22,7 +22,7 @@ from lumisite.validate.probes.node.judge_files import FILES, compare_files
 from lumisite.validate.probes.node.judge_interfaces import judge_interfaces
 from lumisite.validate.probes.node.judge_mounts import compare_mounts
 from lumisite.validate.probes.node.judge_paths import Needed, judge_paths
-from lumisite.validate.probes.node.readings import compare, compare_clocks, judge_folders, readings
+from lumisite.validate.probes.node.judge_readings import compare, compare_clocks, judge_folders, readings
 from lumisite.validate.probes.outcome import DRAIN, Located, gates, not_run
 from lumisite.validate.probes.probe import (
     COMMON,

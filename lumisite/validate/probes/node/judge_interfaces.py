@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from lumisite.findings.finding import Finding, Severity
-from lumisite.validate.probes.node.readings import HARDWARE, compare, interface_readings
+from lumisite.validate.probes.node.judge_readings import HARDWARE, compare, interface_readings
 from lumisite.validate.probes.outcome import DRAIN, Located
 from lumisite.validate.probes.probe import Record
 from lumisite.validate.probes.records import table, text, value_at

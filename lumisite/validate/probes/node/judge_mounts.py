@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from lumisite.findings.finding import Finding, Severity
-from lumisite.machine.host import Mount, mount_of, parse_mounts
+from lumisite.machine.mounts import Mount, mount_of, parse_mounts
 from lumisite.machine.reach import NO_FILES, OWN
 from lumisite.machine.tree import is_under
 from lumisite.text import some

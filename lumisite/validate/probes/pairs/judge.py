@@ -1,6 +1,6 @@
 """Judge `pairs`: what each node does by itself, and what each pair of neighbours does together.
 
-Each node and each pair has a number; lumisite/validate/verdict/nodes.py finds the slow node in all of them.
+Each node and each pair has a number; lumisite/validate/verdict/slow_nodes.py finds the slow node in all of them.
 The best of the repeats counts, as in STREAM: what disturbs a node only ever takes time, and a slow node is never fast.
 """
 

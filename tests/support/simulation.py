@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from lumisite.validate.lines import State
 from lumisite.validate.samples import JobValues, Recorded, Series
-from lumisite.validate.verdict.nodes import slow_nodes
+from lumisite.validate.verdict.slow_nodes import slow_nodes
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 
 SETS = (("nid1", "nid2"), ("nid3", "nid4"))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from lumisite.findings.finding import Finding, Severity
-from lumisite.machine.host import mount_of, parse_mounts
+from lumisite.machine.mounts import mount_of, parse_mounts
 from lumisite.site.cpu_list import parse_number_list
 from lumisite.validate.probes.outcome import DRAIN, Located
 from lumisite.validate.probes.probe import Record
