@@ -7,7 +7,7 @@ import pytest
 
 from lumisite.cli import main
 from tests.support.closures import stock
-from tests.support.consoles import find_blocks, find_commands
+from tests.support.consoles import find_blocks, find_commands, matches
 from tests.support.dict_trees import Files, Link, write_tree
 from tests.support.elves import elf
 from tests.support.sites import printed_codes
@@ -31,12 +31,7 @@ def hosts(tmp_path: Path) -> Path:
                 files[f"{cray}/pe/mpich/{mpich}/{folder}/{name}"] = files.pop(f"/usr/lib64/{name}")
         files["/lib64"] = Link("usr/lib64")
         write_tree(tmp_path / when, files)
-    for name, folder in (
-        ("debian11", "/usr/lib/x86_64-linux-gnu"),
-        ("suse155", "/lib64"),
-        ("ubuntu24", "/usr/lib/x86_64-linux-gnu"),
-    ):
-        write_tree(tmp_path / "images" / name, stock(name, folder))
+    write_tree(tmp_path / "images/suse155", stock("suse155", "/lib64"))
     return tmp_path
 
 
@@ -59,39 +54,17 @@ def test_the_answer_for_people_is_the_table_of_the_docs(hosts: Path, capsys: Out
     output = capsys.readouterr()
     (block,) = [one for one in find_blocks(PAGE.read_text()) if one.language == "console"]
     (command,) = find_commands(block)
-    assert output.out.splitlines() == list(command.expected)
+    assert matches(command.expected, output.out.splitlines())
     assert output.err.splitlines()[0] == "lumisite: image family lumi-mpi4py (as requested) [image-family]"
 
 
-@pytest.mark.parametrize(
-    ("image", "before", "after"),
-    [
-        (
-            "debian11",
-            {"libcxi.so.1": "bind", "libfabric.so.1": "bind", "libc.so.6": "skip", "libjson-c.so.3": "bind"},
-            {"libcxi.so.1": "refuse", "libfabric.so.1": "refuse"},
-        ),
-        (
-            "suse155",
-            {"libcxi.so.1": "bind", "libfabric.so.1": "bind", "libc.so.6": "skip", "libjson-c.so.3": "skip"},
-            {"libcxi.so.1": "bind", "libfabric.so.1": "bind", "libc.so.6": "skip", "libjson-c.so.5": "bind"},
-        ),
-        (
-            "ubuntu24",
-            {"libcxi.so.1": "skip", "libfabric.so.1": "skip"},
-            {"libcxi.so.1": "skip", "libfabric.so.1": "skip"},
-        ),
-    ],
-)
-def test_the_update_of_january_2026_changes_what_images_need(
-    hosts: Path, capsys: Output, image: str, before: dict[str, str], after: dict[str, str]
-) -> None:
-    path = str(hosts / "images" / image)
-    code = int("refuse" in before.values())
-    found = answer(capsys, path, "--host-root", str(hosts / "before"), "--platform", "2024-08", *LEGACY, code=code)
-    assert decisions(found) == before
-    found = answer(capsys, path, "--host-root", str(hosts / "after"), *LEGACY, code=int("refuse" in after.values()))
-    assert decisions(found) == after
+def test_the_update_of_january_2026_changes_what_an_image_needs(hosts: Path, capsys: Output) -> None:
+    image = str(hosts / "images/suse155")
+    found = answer(capsys, image, "--host-root", str(hosts / "before"), "--platform", "2024-08", *LEGACY)
+    same = {"libcxi.so.1": "bind", "libfabric.so.1": "bind", "libc.so.6": "skip"}
+    assert decisions(found) == {**same, "libjson-c.so.3": "skip"}
+    found = answer(capsys, image, "--host-root", str(hosts / "after"), *LEGACY)
+    assert decisions(found) == {**same, "libjson-c.so.5": "bind"}
 
 
 def test_a_renamed_folder_is_named_with_the_release_that_is_there_now(hosts: Path, capsys: Output) -> None:
@@ -103,12 +76,10 @@ def test_a_renamed_folder_is_named_with_the_release_that_is_there_now(hosts: Pat
 
 def test_an_image_that_no_family_recognises_gets_the_sites_default(hosts: Path, capsys: Output) -> None:
     image = str(hosts / "images/suse155")
-    assert answer(capsys, image, "--host-root", str(hosts / "after")) == []
     assert main(["binds", image, "--host-root", str(hosts / "after")]) == 0
     output = capsys.readouterr()
     assert output.out == ""
     assert "image family laif-multitorch (the default of the site for ROCm 6.3.4;" in output.err
-    assert "[image-family-default]" in output.err
 
 
 def test_rocm_and_single_libraries_are_found_where_the_hosts_loader_does_not_look(

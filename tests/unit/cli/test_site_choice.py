@@ -121,15 +121,13 @@ def test_the_site_may_be_named_before_the_command(capsys: Output) -> None:
     assert capsys.readouterr().out.startswith("platform (site lumi")
 
 
-@pytest.mark.parametrize("words", ["why MASTER_ADDR", "check broken.yaml", "deploy out root"])
-@pytest.mark.parametrize("after", [False, True])
-def test_quiet_prints_errors_alone(words: str, after: bool, configuration: Path, capsys: Output) -> None:
+@pytest.mark.parametrize("words", ["why MASTER_ADDR", "check broken.yaml"])
+def test_quiet_prints_errors_alone(words: str, configuration: Path, capsys: Output) -> None:
     configuration.write_text("site: twin\n")
     Path("broken.yaml").write_text("lumisite: 2\n")
-    assert main(["render", "--out", "out"]) == 0
-    capsys.readouterr()
-    main([*words.split(), "-q"] if after else ["--quiet", *words.split()])
-    assert capsys.readouterr().err == ""
+    for quiet in (["--quiet", *words.split()], [*words.split(), "-q"]):
+        main(quiet)
+        assert capsys.readouterr().err == ""
     main(words.split())
     assert capsys.readouterr().err != ""
     assert main(["-q", "why", "MASTER_ADR"]) == 2
