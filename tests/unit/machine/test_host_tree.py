@@ -7,7 +7,6 @@ import re
 import shutil
 import struct
 import subprocess
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -207,28 +206,3 @@ V3 = "abm avx avx2 bmi1 bmi2 f16c fma movbe xsave"
 def test_a_level_counts_only_with_all_below_it(flags: str | None, levels: tuple[str, ...]) -> None:
     files: Files = {"/a": b""} if flags is None else {"/proc/cpuinfo": f"processor\t: 0\nflags\t\t: {flags}\n".encode()}
     assert cpu_levels(DictTree(files), ("unknown",)) == levels
-
-
-@dataclass(frozen=True)
-class Closed(DictTree):
-    """A tree with what this user may not enter or read."""
-
-    unreadable: dict[str, str] = field(default_factory=dict)
-
-    def source(self, path: str) -> Memory | None:
-        return None if path in self.unreadable else super().source(path)
-
-
-def test_what_this_user_may_not_enter_has_a_code_of_its_own() -> None:
-    files: Files = {"/opt/link": Link("/closed/x"), "/closed/y": b"", "/a/libx.so": b"", "/b/libx.so": elf("libx.so")}
-    tree = Closed(files, unreadable={"/closed": "chmod o+rx /closed", "/a/libx.so": "chmod o+r /a/libx.so"})
-    assert resolve(tree, "/closed/x").code == "path-in-closed-folder"
-    assert resolve(tree, "/opt/link").code == "link-into-closed-folder"
-    answer = Loader(tree, Rules(62, ("/closed", "/a", "/b"))).search("libx.so")
-    assert [(one.code, one.message) for one in answer.passed] == [
-        ("path-closed", "may not be entered (chmod o+rx /closed)"),
-        ("path-closed", "may not be read (chmod o+r /a/libx.so)"),
-    ]
-    assert (
-        resolve(tree, "/opt/link").finding("").message.startswith("leads to /closed/x, which is in a folder that may")
-    )

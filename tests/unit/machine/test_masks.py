@@ -101,12 +101,6 @@ def test_a_granted_but_reserved_core_is_not_given() -> None:
     assert why == "no core of node kind lumi-g is among the granted CPUs 0,8,64 that tasks may use"
 
 
-def test_fewer_granted_cores_than_tasks_on_them_give_none() -> None:
-    for answer in ask(2, cpus="1", gpus="4"):
-        assert answer.mask is None
-        assert [*answer.why] == ["2 tasks share the 1 cores of L3 0 that may be used"]
-
-
 def test_a_node_with_gpus_known_by_numa_domain_shares_it_evenly() -> None:
     node = replace(only_numa(LUMI_G), gpus=tuple(replace(gpu, l3=None) for gpu in LUMI_G.gpus))
     assert [answer.cpus for answer in cpu_masks(node, MaskRequest(8))] == [
@@ -140,12 +134,6 @@ def test_several_gpus_on_one_l3_share_it() -> None:
     assert [answer.cpus for answer in cpu_masks(node, MaskRequest(4))] == ["0-1", "2-3", "4-5", "6-7"]
     assert [answer.cpus for answer in cpu_masks(node, MaskRequest(2))] == ["0-3", "4-7"]
     assert [answer.cpus for answer in cpu_masks(node, MaskRequest(8))] == [str(cpu) for cpu in range(8)]
-
-
-def test_a_task_with_more_gpus_on_an_l3_gets_more_of_it() -> None:
-    cores = tuple(Core(number, (number,), number // 12, 0) for number in range(24))
-    node = Topology("node", cores, (*(Gpu(index, "", 0, 0) for index in range(3)), Gpu(3, "", 0, 1)))
-    assert [answer.cpus for answer in cpu_masks(node, MaskRequest(2))] == ["0-7", "8-23"]
 
 
 def test_a_gpu_with_an_unknown_place_gets_no_mask() -> None:
@@ -350,17 +338,3 @@ def test_no_core_of_a_mask_is_near_another_tasks_gpu_only(question: tuple[Topolo
         assert not any(near(gpu, core) for gpu in node.gpus for core in far)
         if cores and not far:  # then each GPU of the task has at least one core near it
             assert all(any(near(gpu, core) for core in cores) for gpu in own)
-
-
-@given(nodes(), st.integers(1, 3), st.integers(1, 2))
-def test_tasks_at_the_same_place_get_the_same_number_of_cores(node: Topology, each: int, threads: int) -> None:
-    try:
-        answers = cpu_masks(node, MaskRequest(each * len(node.gpus), threads))
-    except MaskError:
-        return
-    sizes: dict[tuple[int | None, int | None], set[int]] = {}
-    for answer in answers:
-        gpu = node.gpus[answer.gpus[0]] if answer.gpus else None
-        if gpu is not None:
-            sizes.setdefault((gpu.numa, gpu.l3), set()).add(len(answer.pu_os))
-    assert all(len(of_place) == 1 for of_place in sizes.values())

@@ -8,15 +8,13 @@ from lumisite.machine.topology import (
     Core,
     Gpu,
     Topology,
-    is_gpu,
-    pci_order,
     place_of,
     recognise,
     topology_of,
 )
 from lumisite.site.load import load_site
 from lumisite.site.nodes import CacheGroup, DescribedGpu, NodeKind
-from lumisite.site.scalars import Line, full_pci_bus, read_cpu_list
+from lumisite.site.scalars import Line, read_cpu_list
 from tests.support.lumi_g import BUS_IDS, LUMI_G
 
 LUMI_KINDS = load_site("lumi").site.node_kinds
@@ -65,51 +63,6 @@ def test_a_core_is_reserved_when_one_of_its_threads_is() -> None:
 def test_a_kind_without_bus_ids_still_has_its_gpus() -> None:
     assert topology_of("k", kind()).gpus == (Gpu(0, "", 0, 0), Gpu(1, "", 0, None))
     assert topology_of("k", kind(), ["c1"]).gpus[0].pci_bus == "0000:c1:00.0"
-
-
-@pytest.mark.parametrize(
-    ("text", "full"),
-    [
-        ("c1", "0000:c1:00.0"),
-        ("CE", "0000:ce:00.0"),
-        ("0001:c1:00.1", "0001:c1:00.1"),
-        ("00010000:c1", "00010000:c1:00.0"),
-        ("c1:00.0", "0000:c1:00.0"),
-        ("", ""),
-        ("g1", ""),
-        ("c1:00.8", ""),
-    ],
-)
-def test_a_bus_id_becomes_a_whole_pci_address(text: str, full: str) -> None:
-    assert full_pci_bus(text) == full
-
-
-def test_pci_addresses_are_ordered_as_numbers() -> None:
-    assert sorted(["00010000:01:00.0", "0000:c1:00.0", "0000:c1:00.1", "0002:01:00.0"], key=pci_order) == [
-        "0000:c1:00.0",
-        "0000:c1:00.1",
-        "0002:01:00.0",
-        "00010000:01:00.0",
-    ]
-
-
-def test_a_gpu_is_told_from_a_screen_by_class_and_vendor() -> None:
-    assert is_gpu("0380", "1002")  # MI250X
-    assert is_gpu("1200", "1002")  # MI300
-    assert is_gpu("0302", "10de")  # V100
-    assert not is_gpu("0300", "8086")  # a screen, in a processor
-    assert not is_gpu("0300", "1a03")  # the service processor's screen
-    assert not is_gpu("0200", "10de")
-    assert not is_gpu("0403", "1002")  # the sound function of a graphics card
-
-
-def test_a_place_is_the_one_l3_or_the_one_numa_domain() -> None:
-    assert place_of(LUMI_G.cores, range(48, 56)) == (3, 6)
-    assert place_of(LUMI_G.cores, [51, 115]) == (3, 6)
-    assert place_of(LUMI_G.cores, range(48, 64)) == (3, None)
-    assert place_of(LUMI_G.cores, range(64)) == (None, None)
-    assert place_of(LUMI_G.cores, [500]) == (None, None)
-    assert place_of(LUMI_G.cores, []) == (None, None)
 
 
 def test_an_l3_over_several_numa_domains_is_no_nearer_place() -> None:
