@@ -182,6 +182,8 @@ def is_named(host: str, names: str) -> bool:
 
     >>> [is_named(host, "nid[001000-001999,3],login1") for host in ("nid001500", "nid1500", "nid3", "login1")]
     [True, False, True, True]
+    >>> [is_named(host, "nid[1-5,8-12],a[1-3]b[2-4],x[") for host in ("nid03", "nid10", "a1b2", "a4b2", "x1")]
+    [False, True, True, False, False]
     """
     for name in re.findall(_LISTED, names):
         parts = re.split(r"\[([^\[\]]*)\]", name)

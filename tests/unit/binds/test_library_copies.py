@@ -1,4 +1,4 @@
-"""Which of two copies is the newer, and where the loader of an image looks."""
+"""Which of two copies is the newer, and what is never bound."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import pytest
 
 from lumisite.binds.copies import compare
 from lumisite.binds.never_bound import is_never_bound
-from lumisite.images.environment import library_path
 from lumisite.machine.loader import Found, Loader, read_rules
 from tests.support.dict_trees import DictTree
 from tests.support.elves import elf
@@ -44,20 +43,3 @@ def test_the_parts_of_the_c_library_are_known() -> None:
     outside = "libcxi.so.1 libcrypt.so.1 libgomp.so.1 libcurl.so.4 libmpi.so.12 libnl-3.so.200 libcap.so.2 libdlb.so.1 ldmud.so.1"
     assert all(is_never_bound(name) for name in inside.split())
     assert not any(is_never_bound(name) for name in outside.split())
-
-
-@pytest.mark.parametrize(
-    ("scripts", "path", "unknown"),
-    [
-        ({}, (), ()),
-        ({"10-a.sh": "LD_LIBRARY_PATH=/a", "90-x.sh": "export LD_LIBRARY_PATH=/b:$LD_LIBRARY_PATH # first"}, ("/b", "/a"), ()),
-        ({"90-x.sh": "export LD_LIBRARY_PATH=$CONDA_PREFIX/lib:/b;"}, ("/b",), ("$CONDA_PREFIX/lib",)),
-        ({"95-apps.sh": "LD_LIBRARY_PATH=/scif:$LD_LIBRARY_PATH", "99-base.sh": "LD_LIBRARY_PATH=/x"}, (), ()),
-    ],
-)  # fmt: skip
-def test_the_library_path_is_read_from_the_images_own_scripts(
-    scripts: dict[str, str], path: tuple[str, ...], unknown: tuple[str, ...]
-) -> None:
-    tree = DictTree({f"/.singularity.d/env/{name}": text.encode() for name, text in scripts.items()} or {"/x": b""})
-    own = ("/.singularity.d/libs",) if scripts else ()
-    assert library_path(tree) == ((*path, *own), unknown)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from lumisite.binds.closure import PlannedLibrary, closure
-from lumisite.binds.plugin import carry_out, plugin_lines
+from lumisite.binds.plugin import plugin_lines
 from lumisite.site.load import load_site
 from tests.support.closures import DEBIAN, FABRIC, ROOTS, sides
 from tests.support.dict_trees import Files, Link
 from tests.support.elves import elf
-from tests.support.torch import VENV, torch
 
 LUMI = load_site("lumi").site
 HOST: Files = {
@@ -82,16 +81,6 @@ def test_a_copy_without_the_network_is_refused_where_the_family_takes_nothing_fr
     assert decided({**image, **beside}, [])["libfabric.so.1"] == "skip", "a provider stands beside it"
 
 
-def test_a_search_path_of_the_plugin_may_hide_the_images_good_copy() -> None:
-    image = {**RCCL, f"{OFI}/librccl-net.so": plugin(runpath=OFI), f"{OFI}/libfabric.so.1": WITHOUT}
-    image |= {f"{DEBIAN}/libfabric.so.1": WITH, f"{DEBIAN}/libcxi.so.1": elf("libcxi.so.1", verdef=["LIBCXI_1.5"])}
-    assert decided(image, [])["libfabric.so.1"] == "refuse"
-    path = {"/.singularity.d/env/10-x.sh": f"export LD_LIBRARY_PATH={DEBIAN}".encode()}
-    found = lines({**image, **path}, [])
-    assert found["libfabric.so.1"].decision == found["libcxi.so.1"].decision == "skip"
-    assert found["libfabric.so.1"].target == f"{DEBIAN}/libfabric.so.1", "LD_LIBRARY_PATH comes before a RUNPATH"
-
-
 def test_a_libfabric_is_known_by_its_soname_where_the_plugin_needs_a_path() -> None:
     by_path = elf("librccl-net.so", [f"{OFI}/net.so"])
     assert (
@@ -152,38 +141,6 @@ def test_what_the_bound_libfabric_needs_is_put_over_the_plugins_copies_too() -> 
     assert found["libcxi.so.1"].chain[:3] == ("libcxi.so.1", "libfabric.so.1", "librccl-net.so")
 
 
-def test_a_module_that_binds_over_the_images_folder_counts() -> None:
-    image = {**RCCL, f"{OFI}/librccl-net.so": plugin(rpath=FABRIC), "/lib64/libfabric.so.1": WITHOUT}
-    assert decided(image, []) == {"librccl-net.so": "skip", "libfabric.so.1": "refuse"}
-    assert list(lines(image, [], binds=("/opt/cray", "/usr/lib64/libcxi.so.1"))) == ["librccl-net.so"], "the host's"
-    debian = {**image, f"{DEBIAN}/x": b""}
-    line = lines(debian, [], binds=("/opt/cray", "/usr/lib64/libcxi.so.1"))["libcxi.so.1"]
-    assert (line.decision, line.chain[1]) == ("missing", "libfabric.so.1"), "its loader does not look in /usr/lib64"
-
-
-def test_what_the_plan_takes_away_of_a_modules_binds_is_not_there() -> None:
-    path = "/usr/lib64/libcxi.so.1"
-    newer = elf("libcxi.so.1", verdef=["LIBCXI_1.5", "LIBCXI_1.6"])
-    both = sides(HOST, {"/lib64/libc.so.6": elf("libc.so.6"), path: newer}, binds=(path,))
-    lines = closure(["libcxi.so.1"], both)
-    assert lines[0].without == path
-    assert carry_out(both, lines).tree.host_path(path) is None
-    assert carry_out(both, ()).tree.host_path(path) == path
-
-
-def test_two_programs_with_plugins_of_their_own_have_lines_of_their_own() -> None:
-    own = {
-        "torch/lib/librccl.so.1": elf("librccl.so.1", rpath="$ORIGIN"),
-        "torch/lib/librccl-net.so": plugin(rpath="$ORIGIN"),
-    }
-    own["torch/lib/libfabric.so.1"] = WITHOUT
-    image = {**RCCL, f"{OFI}/librccl-net.so": plugin(rpath="$ORIGIN"), f"{OFI}/libfabric.so.1": WITH}
-    both = sides(HOST, {**image, f"{OFI}/libcxi.so.1": elf("libcxi.so.1"), **torch(VENV, own, rpath="$ORIGIN")})
-    found = [(line.library, line.decision, line.target) for line in plugin_lines(LUMI, both, ())[0]]
-    assert ("libfabric.so.1", "refuse", f"{VENV}/torch/lib/libfabric.so.1") in found
-    assert ("libfabric.so.1", "skip", f"{OFI}/libfabric.so.1") in found
-
-
 def test_a_plugin_that_nothing_opens_is_followed_by_itself() -> None:
     line = lines({f"{OFI}/x": b"", "/opt/aws-ofi-rccl/librccl-net.so": plugin()}, [])["libfabric.so.1"]
     assert (line.decision, line.chain) == ("missing", ("libfabric.so.1", "librccl-net.so", "root"))
@@ -200,16 +157,6 @@ def test_a_library_for_collectives_that_finds_no_plugin_is_named() -> None:
     assert plugin_lines(LUMI, sides(HOST, {**image, **path}), ())[1] is None
     nccl = {f"{DEBIAN}/libnccl.so.2": elf("libnccl.so.2")}
     assert plugin_lines(load_site("university").site, sides(HOST, nccl), ())[1] is None, "NCCL's own network carries it"
-
-
-def test_a_wheel_that_finds_no_plugin_is_named_though_the_systems_copy_finds_one() -> None:
-    own = {"torch/lib/librccl.so.1": elf("librccl.so.1", rpath="$ORIGIN")}
-    image = {**RCCL, f"{OFI}/librccl-net.so": plugin(rpath="$ORIGIN"), f"{OFI}/libfabric.so.1": WITH}
-    line = plugin_lines(LUMI, sides(HOST, {**image, **torch(VENV, own, rpath="$ORIGIN")}), ())[1]
-    assert line is not None
-    assert line.chain[-1] == f"{VENV}/torch/lib/librccl.so.1"
-    system = {"/usr/local/lib/librccl.so.1": elf("librccl.so.1")}
-    assert plugin_lines(LUMI, sides(HOST, {**image, **system}), ())[1] is None
 
 
 def test_what_a_plugin_needs_and_nothing_has_is_a_warning() -> None:

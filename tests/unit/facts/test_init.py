@@ -11,7 +11,7 @@ import pytest
 from lumisite.cli import main
 from lumisite.errors import SiteError
 from lumisite.facts.capture import capture_undescribed
-from lumisite.facts.facts import Adapter, CpuGroup, Device, Driver, Facts, Interface, Program, Releases, format_facts
+from lumisite.facts.facts import Adapter, CpuGroup, Device, Driver, Facts, Interface, Releases, format_facts
 from lumisite.facts.init import describe_site
 from lumisite.site.load import parse_site
 from lumisite.site.model import Site
@@ -118,12 +118,6 @@ def test_gpus_without_a_place_and_releases_that_were_not_read_are_named() -> Non
     stack = describe_site([replace(gpu, stacks={"cuda": Releases(("12.4", "12.8", "12-x"))})], DATE)
     assert "# guessed: the newest, as no link names a default" in stack
     assert str(filled(stack).platforms["2026-01"].defaults["cuda"]) == "12.8"
-
-
-def test_the_runtime_of_a_capture_with_a_site_is_taken() -> None:
-    program = Program("/opt/apptainer/bin/apptainer", package="apptainer 1.4.0")
-    runtime = filled(describe_site([replace(CPU_NODE, runtime=program)], DATE)).runtimes["apptainer"]
-    assert (runtime.executable, runtime.variant, runtime.prefix) == (program.real, program.package, "APPTAINER")
 
 
 @pytest.mark.parametrize("text", ["a\nb: c", "'\"", "# x", "{", "\x1b[1m"])

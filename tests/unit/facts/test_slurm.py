@@ -9,7 +9,6 @@ import pytest
 from lumisite.facts.compare import compare
 from lumisite.facts.facts import Facts
 from lumisite.facts.report import make_report
-from lumisite.facts.slurm import is_named
 from lumisite.findings.finding import Severity
 from tests.support.captured import LUMI, Plant, node_with
 from tests.support.elves import elf
@@ -111,19 +110,3 @@ def test_files_beside_a_slurm_conf_that_is_elsewhere_are_read() -> None:
     one, other = (node({**elsewhere, "cgroup.conf": text}) for text in (CGROUP, "ConstrainCores=yes\n"))
     (change,) = compare(one, other)
     assert (change.before, change.after) == ("constraindevices=yes, constrainramspace=yes", None)
-
-
-@pytest.mark.parametrize(
-    ("host", "names", "is_in"),
-    [
-        ("nid001500", "nid[001000-001999,3],login1", True),
-        ("nid1500", "nid[001000-001999]", False),
-        ("nid03", "nid[1-5]", False),
-        ("nid10", "nid[8-12]", True),
-        ("a1b2", "a[1-3]b[2-4]", True),
-        ("a4b2", "a[1-3]b[2-4]", False),
-        ("nid1", "nid[", False),
-    ],
-)
-def test_lists_of_hosts(host: str, names: str, is_in: bool) -> None:
-    assert is_named(host, names) is is_in

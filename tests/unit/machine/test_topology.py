@@ -6,7 +6,6 @@ import pytest
 
 from lumisite.machine.topology import (
     Core,
-    Gpu,
     Topology,
     place_of,
     recognise,
@@ -58,11 +57,6 @@ def test_a_core_is_reserved_when_one_of_its_threads_is() -> None:
         assert topology_of("k", kind(reserved=named)).reserved == {1, 5}
     assert topology_of("k", kind()).reserved == frozenset()
     assert topology_of("k", kind(reserved="1", siblings=None)).reserved == {1}
-
-
-def test_a_kind_without_bus_ids_still_has_its_gpus() -> None:
-    assert topology_of("k", kind()).gpus == (Gpu(0, "", 0, 0), Gpu(1, "", 0, None))
-    assert topology_of("k", kind(), ["c1"]).gpus[0].pci_bus == "0000:c1:00.0"
 
 
 def test_an_l3_over_several_numa_domains_is_no_nearer_place() -> None:
