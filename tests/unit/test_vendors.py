@@ -89,14 +89,10 @@ def test_only_their_own_files_name_sites_and_vendors() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("word", ["ROCm", "/opt/rocm-6.2", "ls_cuda=", "LUMI", "Slingshot", "hsn0"])
-def test_a_name_is_found_in_whatever_it_stands(word: str) -> None:
-    assert named("lumisite/text.py", f"x = {word}")
-
-
-@pytest.mark.parametrize("text", ["illuminate", "lumisite", "hipster", "NCCL_DEBUG", "a university", "InfiniBand"])
-def test_other_words_are_none(text: str) -> None:
-    assert not named("lumisite/text.py", text)
+@pytest.mark.parametrize("text", ["ROCm", "/opt/rocm-6.2", "ls_cuda=", "LUMI", "Slingshot", "hsn0"])
+def test_a_name_is_found_in_whatever_it_stands(text: str) -> None:
+    assert named("lumisite/text.py", f"x = {text}")
+    assert not named("lumisite/text.py", "illuminate lumisite hipster NCCL_DEBUG a university InfiniBand")
 
 
 def test_each_exception_is_still_needed() -> None:

@@ -13,7 +13,7 @@ from lumisite.errors import LumisiteError, ToolError
 from lumisite.facts import libraries
 from lumisite.facts.capture import capture
 from lumisite.facts.compare import compare
-from lumisite.facts.facts import Named, Program, Releases, format_facts, parse_facts
+from lumisite.facts.facts import Interface, Named, Program, Releases, format_facts, parse_facts
 from lumisite.facts.init import describe_site
 from lumisite.facts.report import make_report
 from lumisite.findings.finding import Severity
@@ -39,45 +39,31 @@ CXI = "/usr/lib64/libcxi.so.1.6.0"
 def test_a_whole_node_is_captured() -> None:
     facts = node_with()
     assert (facts.site, facts.host, facts.os) == ("lumi", "nid005001", "SLES 15 SP6")
-    assert (facts.kernel, facts.glibc, facts.slurm) == (NEW_KERNEL, "2.38", "24.05.8")
+    assert (facts.kernel, facts.glibc, facts.slurm, facts.release) == (NEW_KERNEL, "2.38", "24.05.8", RELEASE)
     options = ("in /boot", "CONFIG_DMABUF_MOVE_NOTIFY", "CONFIG_PCI_P2PDMA")
     assert facts.texts["kernel-config"] == {"kernel configuration": options}
     assert facts.drivers["amdgpu"].version == "6.10.5"
-    assert (facts.stacks["rocm"].versions, facts.stacks["rocm"].default) == (("6.3.4",), "6.3.4")
-    assert (facts.stacks["cpe"].versions, facts.stacks["cpe"].default) == (("25.03", "25.09"), "25.03")
+    assert facts.stacks == {"rocm": Releases(("6.3.4",), "6.3.4"), "cpe": Releases(("25.03", "25.09"), "25.03")}
     assert facts.products["/opt/cray/libfabric"].versions == ("1.22.0",)
     assert facts.products["/opt/cray/pe/mpich"].versions == ("8.1.32", "9.0.1")
-    assert facts.loads["libcxi.so.1"] == "/usr/lib64/libcxi.so.1.6.0"
-    assert facts.libraries["/usr/lib64/libcxi.so.1.6.0"].wants == {"GLIBC": "2.38"}
+    assert facts.loads["libcxi.so.1"] == CXI
+    assert facts.libraries[CXI].wants == {"GLIBC": "2.38"}
     assert "libjson-c.so.5" in facts.loads, "what a library needs belongs to it"
     assert facts.missing == {}
     assert list(facts.interfaces) == ["hsn0", "hsn1", "hsn2", "hsn3"]
-    hsn2 = facts.interfaces["hsn2"]
-    assert (hsn2.driver, hsn2.state, hsn2.speed_mbit, hsn2.numa, hsn2.bus) == (
-        "cxi_ss1",
-        "up",
-        200000,
-        0,
-        "0000:d5:00.0",
-    )
+    assert facts.interfaces["hsn2"] == Interface("cxi_ss1", "up", 200000, 0, "0000:d5:00.0")
     assert facts.nics["cxi2"].numa == 0
-    assert [gpu.bus for gpu in facts.gpus] == [
-        f"0000:{bus}:00.0" for bus in ("c1", "c6", "c9", "ce", "d1", "d6", "d9", "de")
-    ]
+    buses = ("c1", "c6", "c9", "ce", "d1", "d6", "d9", "de")
+    assert [gpu.bus for gpu in facts.gpus] == [f"0000:{bus}:00.0" for bus in buses]
     assert (facts.gpus[0].numa, facts.gpus[0].cpus) == (3, "48-55,112-119")
     assert [group.cpus for group in facts.cpus][:2] == ["0-7,64-71", "8-15,72-79"]
     assert facts.threads_per_core == 2
-    images = facts.images["/appl/local/laifs/containers"]
-    folder = f"lumi-multitorch-{AFTER.image}"
-    assert (
-        images["lumi-multitorch-latest.sif"].target
-        == f"/appl/local/laifs/containers/{folder}/lumi-multitorch-full-{AFTER.image}.sif"
-    )
-    assert images["lumi-multitorch-latest.sif"].id == f"{1:032x}"
-    assert facts.release == RELEASE
+    containers = "/appl/local/laifs/containers"
+    image = facts.images[containers]["lumi-multitorch-latest.sif"]
+    folder = f"{containers}/lumi-multitorch-{AFTER.image}"
+    assert (image.target, image.id) == (f"{folder}/lumi-multitorch-full-{AFTER.image}.sif", f"{1:032x}")
     assert facts.runtime.real == "/usr/bin/singularity"
-    assert facts.paths["/scratch"] == Named("directory", "/pfs")
-    assert facts.paths["/flash"] == Named("none")
+    assert (facts.paths["/scratch"], facts.paths["/flash"]) == (Named("directory", "/pfs"), Named("none"))
 
 
 def other_node(cuda: str = "12.8", port: str = "4: ACTIVE") -> NodeFiles:

@@ -193,8 +193,6 @@ def test_what_means_the_same_is_silent() -> None:
     [
         ("a cxi device less", ("4 files", "3 files")),
         ("one slow CPU", ("performance", "performance (127), powersave (1)")),
-        ("fewer huge pages", ("512 reserved", "0 reserved")),
-        ("less memory to lock", ("hard unlimited", "hard 64")),
         ("/tmp without programs", (None, "noexec")),
         ("not mounted", ("lustre, flock, rw", None)),
     ],
