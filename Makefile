@@ -10,7 +10,7 @@ IN_MEMORY = $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1
 # What Python compiles is kept, whatever the environment says: tests start it hundreds of times.
 export PYTHONDONTWRITEBYTECODE =
 
-# What runs in jobs beside the helper, whose parts and rendered forms a test gives to shellcheck.
+# What runs in jobs beside the helper.
 SH_JOBS = $(wildcard lumisite/validate/probes/*/*.sh lumisite/validate/run/*.sh)
 
 .DEFAULT_GOAL := help
@@ -36,7 +36,9 @@ lint: $(VENV)/.dev  ## ruff, mypy, vulture, shellcheck, shfmt
 	$(BIN)/mypy
 	$(BIN)/vulture
 	$(BIN)/shellcheck .ci/run .ci/venv .ci/packages $(SH_JOBS)
-	$(BIN)/shfmt -d spank_helpers/*.sh
+	@# A part alone uses, sets and defines what other parts do; a thorough test has what is rendered checked.
+	$(BIN)/shellcheck --shell=dash --exclude=SC2154,SC2034,SC2329 spank_helpers/*.sh
+	$(BIN)/shfmt -p -d spank_helpers/*.sh
 
 
 unit: $(VENV)/.dev  ## the tests that need no root and no packages, under a minute (without the thorough ones)

@@ -18,6 +18,7 @@ import pytest
 
 from lumisite import __version__
 from tests.support.command_files import call, command_files
+from tests.support.golden import check_golden
 
 HERE = Path(__file__).parent / "commands"
 SCRIPTS = Path(__file__).parents[1] / "data/scripts"
@@ -79,11 +80,7 @@ def test_a_command_answers_as_before(
     found: dict[str, Any] = {"call": words, "exit": code}
     if with_json:
         found["json"] = _plain(json.loads(out), str(scene))
-    golden = HERE / f"{name}.json"
-    if request.config.getoption("--update-golden"):
-        golden.parent.mkdir(exist_ok=True)
-        golden.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
-    assert found == json.loads(golden.read_text())
+    check_golden(request, HERE / f"{name}.json", json.dumps(found, indent=1, ensure_ascii=False) + "\n")
 
 
 def test_every_command_is_kept_and_no_other() -> None:

@@ -148,7 +148,7 @@ IMAGES = (
 )
 #: The facts are known from a plan of this very file, from a lock, from a name of the site, from a plan whose pattern fits
 #: the name, from another name, or not. The last three are no more than a guess.
-KNOWN = ("plan", "lock", "site's name", "pattern", "other name", "nothing")
+KNOWN = ("plan", "lock", "site name", "pattern", "other name", "nothing")
 GUESSES = KNOWN[3:]
 
 
@@ -207,7 +207,7 @@ def harm_done(image: Image, known: str, given: Mapping[str, str], nodes: int) ->
 def path_of(image: Image, known: str) -> str | None:
     if known == "nothing":
         return "docker://example/image:latest"
-    if known == "site's name":
+    if known == "site name":
         return None if image.folder is None else f"{image.folder}/{image.name}"
     return f"/scratch/project_1/{image.name}"
 

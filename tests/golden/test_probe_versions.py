@@ -21,6 +21,7 @@ import lumisite.validate.probes
 from lumisite.validate.probes.probe import spec_hash
 from lumisite.validate.probes.suite import PROBES
 from lumisite.validate.run.plan import plans_of
+from tests.support.golden import check_golden
 from tests.support.records import target_of
 from tests.support.requests import LOADED, a_request
 
@@ -61,17 +62,7 @@ def measures(folder: str) -> str:
 def test_what_measures_does_not_change_without_its_version(request: pytest.FixtureRequest) -> None:
     target = target_of("lumi")
     found = {name: {"version": PROBES[name](target).version, "measures": measures(name)} for name in MEASURING}
-    if request.config.getoption("--update-golden"):
-        GOLDEN.write_text(json.dumps(found, indent=1) + "\n")
-    assert found == json.loads(GOLDEN.read_text()), __doc__
-
-
-def test_a_comment_is_no_part_of_what_measures() -> None:
-    source = (FOLDER / "ddp" / "job.py").read_text()
-    commented = source.replace("\n\ndef ", "\n\n# why\n\ndef ").replace('"""', '"""Another text. ', 1)
-    assert commented != source
-    assert plain(commented) == plain(source)
-    assert plain(source.replace("time.perf_counter()", "time.time()")) != plain(source)
+    check_golden(request, GOLDEN, json.dumps(found, indent=1) + "\n")
 
 
 def test_numbers_of_one_version_compare_whatever_the_bytes_of_scripts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -250,25 +250,6 @@ def test_no_space_for_files(prolog: Script, tmp_path: Path) -> None:
     assert b"MIOPEN_USER_DB_PATH" not in done.stdout, "no cache could be written"
 
 
-FULL = """
-mount -t tmpfs -o size=16k,mode=1777 none {tmp} || exit 77
-cat /dev/zero >{tmp}/full
-exec "$@"
-"""
-
-
-@pytest.mark.skipif(not is_root(), reason="only root can mount")
-def test_a_full_disk_with_room_for_directories_takes_no_caches(prolog: Script, tmp_path: Path) -> None:
-    mount = ["unshare", "-m", "sh", "-c", FULL.format(tmp=tmp_path / "tmp"), "sh"]
-    step = {**STEP, "SLURM_LOCALID": "0"}
-    done = subprocess.run([*mount, *prolog.command, prolog.path], env=step, capture_output=True, text=True)
-    if done.returncode == 77:
-        pytest.skip("this machine does not let root mount")
-    ran = harmless(Ran(done.returncode, done.stdout, ""))
-    assert "MIOPEN_USER_DB_PATH" not in ran.exports
-    assert any("no place for private directories" in line for line in ran.prints)
-
-
 @pytest.mark.parametrize("kind", ["fifo", "link", "directory"])
 def test_a_file_of_ours_that_is_none_is_not_opened(prolog: Script, tmp_path: Path, kind: str) -> None:
     space = Path(prolog.step().exports["LUMISITE_PRIVATE"]) / ".space"

@@ -1,4 +1,4 @@
-"""The rendered tree: determinism, the manifest, the release id; paths and texts are `tests/golden`'s."""
+"""The rendered tree: determinism, the manifest, the release id, `module help`; paths and texts are `tests/golden`'s."""
 
 from __future__ import annotations
 
@@ -7,40 +7,38 @@ from pathlib import Path
 
 import pytest
 
+import lumisite
+from lumisite.cli import main
+from lumisite.images.lock import Lock, LockedImage, format_lock
 from lumisite.render.manifest import MANIFEST, RenderedFile, parse_manifest, sha256_of
+from lumisite.render.modules import Rendering, plan_modules
 from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
-from lumisite.site.load import LoadedSite, load_site
+from lumisite.site.load import LoadedSite, embedded_sites, load_site
 from lumisite.site.selection import resolve_selection
-from tests.support.sites import load_text, site_text
-
-TEMPLATES = load_templates()
+from tests.support.sites import load_text, lumi_with_lock, site_text
 
 
 def render(loaded: LoadedSite, **options: object) -> dict[str, RenderedFile]:
-    return render_tree(loaded, resolve_selection(loaded.site, **options), TEMPLATES)  # type: ignore[arg-type]
+    return render_tree(loaded, resolve_selection(loaded.site, **options), load_templates())  # type: ignore[arg-type]
 
 
 def lumi(**options: object) -> dict[str, RenderedFile]:
     return render(load_site("lumi"), **options)
 
 
-def test_the_same_input_gives_the_same_bytes() -> None:
-    assert lumi(rocm=["all"], cpe=["all"]) == lumi(rocm=["all"], cpe=["all"])
-
-
-def test_the_manifest_lists_every_file_with_its_hash() -> None:
+def test_the_same_input_gives_the_same_bytes_and_the_manifest_lists_every_file_with_its_hash() -> None:
     files = lumi(rocm=["6.2"])
+    assert files == lumi(rocm=["6.2"])
     manifest = parse_manifest(files[MANIFEST].text.encode(), MANIFEST)
     assert set(manifest.files) == set(files) - {MANIFEST}
     for path, entry in manifest.files.items():
         assert entry.sha256 == sha256_of(files[path].text.encode())
         assert (entry.mode == "0755") == files[path].executable
-    assert (manifest.site, manifest.platform, *manifest.stacks.values()) == (
+    assert (manifest.site, manifest.platform, dict(manifest.stacks)) == (
         "lumi",
         "2026-01",
-        ("25.03",),
-        ("6.2.4",),
+        {"cpe": ("25.03",), "rocm": ("6.2.4",)},
     )
     assert manifest.modules["singularity-CPEbits/25.03"].binds == ("/opt/cray", "/usr/lib64/libcxi.so.1")
     assert "/opt/cray/libfabric/1.22.0" in manifest.modules["singularity-CPEbits/25.03"].provides
@@ -65,58 +63,71 @@ def test_the_release_id_follows_every_input_and_stands_in_the_files() -> None:
     assert len(set(ids)) == len(ids)
 
 
-def test_each_file_names_the_site_file_in_its_first_line_or_above_its_data() -> None:
-    for path, file in lumi(rocm=["6.2"]).items():
+def test_each_file_names_the_description_and_no_module_probes_the_host_or_binds_what_only_jobs_have() -> None:
+    files = lumi(rocm=["all"], cpe=["all"])
+    probes = ("isFile", "isDir", "io.open", "capture", "lfs", "execute", "subprocess", "posix", "/var/spool/slurmd")
+    for path, file in files.items():
         if path.startswith("spank/") and not file.is_link:
             assert file.text.count("---- the site's data, from lumi.yaml: ") == 1, path
         elif path.startswith("modules/"):
             assert "_src/" in file.text.splitlines()[0], path
             assert "lumi.yaml" in file.text.splitlines()[0], path
-
-
-def test_nothing_in_a_module_probes_the_host() -> None:
-    for path, file in lumi(rocm=["all"]).items():
-        if path.startswith("modules/"):
-            for call in (
-                "isFile",
-                "isDir",
-                "io.open",
-                "capture",
-                "lfs",
-                "execute",
-                "subprocess",
-                "posix",
-                "os.execute",
-            ):
-                assert call not in file.text, f"{path} calls {call}"
-
-
-def test_no_module_binds_what_exists_only_inside_jobs() -> None:
-    manifest = parse_manifest(lumi(rocm=["all"], cpe=["all"])[MANIFEST].text.encode(), MANIFEST)
-    for module in manifest.modules.values():
-        assert "/var/spool/slurmd" not in module.binds
+            assert [call for call in probes if call in file.text] == [], path
 
 
 def test_a_deprecated_module_says_so_and_names_its_successor() -> None:
-    loaded = load_text(
-        site_text(
-            ("    version: [cpe]\n", "    version: [cpe]\n    deprecated: {successor: other/1, reason: It is old.}\n")
-        )
-    )
+    deprecated = "    version: [cpe]\n    deprecated: {successor: other/1, reason: It is old.}\n"
+    loaded = load_text(site_text(("    version: [cpe]\n", deprecated)))
     text = render(loaded, rocm=["6.2"])["modules/singularity-CPEbits/25.03.lua"].text
     assert "singularity-CPEbits is deprecated: It is old. Use other/1 instead." in text
 
 
-@pytest.mark.parametrize("site", ["lumi", "twin"])
-def test_nothing_outside_the_site_description_knows_lumi(site: str) -> None:
-    import lumisite
-
-    if site == "twin":
-        for path, file in render(load_site("twin"), rocm=["6.2"]).items():
-            assert "lumi-supercomputer" not in file.text, path
-            assert "/pfs" not in file.text, path
-    package = Path(lumisite.__file__).parent
-    for module in package.rglob("*.py"):
+def test_nothing_outside_the_site_description_knows_lumi() -> None:
+    for path, file in render(load_site("twin"), rocm=["6.2"]).items():
+        assert [word for word in ("lumi-supercomputer", "/pfs") if word in file.text] == [], path
+    for module in Path(lumisite.__file__).parent.rglob("*.py"):
         text = module.read_text()
         for word in ("/pfs", "lumi-g", "standard-g", "25.09", "multitorch", "/appl/", "hsn0,"):
             assert word not in text or module.name == "model.py", f"{module.name} knows {word}"
+
+
+def test_render_takes_the_lock_of_the_site(capsys: pytest.CaptureFixture[str]) -> None:
+    image = "/x/lumi-pytorch-rocm-a-pytorch-v2.7.sif"
+    plugin = {"rocm": "6.1.3", "ofi_plugin": "1.4.0"}
+    images = {
+        "/x/alias.sif": LockedImage(image, family="lumi-pytorch", versions=plugin, libfabric="/opt/lib/libfabric.so.1"),
+        "/x/bare.sif": LockedImage(versions={"rocm": "6.1.3"}),
+        "/x/opener.sif": LockedImage(versions={"rocm": "6.1.3", "rccl": "2.18.6"}),
+    }
+    Path("lock").write_text(format_lock(Lock("lumi", (), images)))
+    site = f"./{lumi_with_lock()}"
+    assert main(["render", "--site", site, "--out", "out"]) == 0
+    script = Path("out/spank/bin/singularity").read_text()
+    assert f"{image}) ls_family=lumi-pytorch ls_version=6001003 ls_plugin=yes ;;" in script
+    # That there is no plugin is said only where something would open one.
+    assert "/x/bare.sif) ls_version=6001003 ;;" in script
+    assert "/x/opener.sif) ls_version=6001003 ls_plugin=no ;;" in script
+    assert "lock" in json.loads(Path("out/MANIFEST.json").read_text())["inputs"]
+    for text, code, message in (
+        (format_lock(Lock("twin", (), {})), 2, "is of site twin, expected lumi"),
+        (None, 3, "lock: no such file (`lumisite images --lock lock` writes it)"),
+    ):
+        Path("lock").write_text(text) if text else Path("lock").unlink()
+        assert main(["render", "--site", site, "--out", "no"]) == code
+        assert message in capsys.readouterr().err
+        assert not Path("no").exists()
+
+
+# ---- module help
+
+
+@pytest.mark.parametrize("site", sorted(embedded_sites()))
+def test_every_help_fits_on_one_screen(site: str) -> None:
+    """Lmod prints four lines around a text; what one says is in the golden trees."""
+    loaded = load_site(site)
+    requests = {str(stack): ["all"] for stack in loaded.site.stacks}
+    selection = resolve_selection(loaded.site, platform=None, **requests)
+    for plan in plan_modules(Rendering(loaded, selection, "R", load_templates())):
+        assert plan.help.count("\n") <= 56, plan.full_name
+        assert [line for line in plan.help.splitlines() if len(line) > 80] == [], plan.full_name
+        assert ("srun" in plan.help) == plan.helper, "a module without the helper says no word of it"

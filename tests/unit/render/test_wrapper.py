@@ -6,18 +6,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from lumisite.render import runtimes
-from tests.support.prologs import ROOT, SHELLS, lumi_like, render_files, write_script
+from tests.support.prologs import ROOT, lumi_like, render_files, write_script
 from tests.support.wrappers import (
     CONDA,
     CPE,
     FILES,
     LAIF,
     LUMI_PYTORCH,
-    ODD,
     RUNTIME,
     RUNTIME_THERE,
     TASK,
@@ -279,53 +275,3 @@ def test_an_option_that_is_not_known_has_no_value(wrapper: Wrapper, words: list[
     # Where it has one, nothing is corrected.
     call = wrapper.call("exec", "--new-option", "value", LAIF, "x")
     assert call.environment["SINGULARITY_BINDPATH"] == wrapper.binds
-
-
-def words_with_options() -> list[list[str]]:
-    return [
-        *([option, "value", "exec"] for option in runtimes.GLOBAL_VALUED),
-        *([action] for action in runtimes.ACTIONS),
-        *(["run", flag] for flag in runtimes.ACTION_FLAGS if flag != "--writable"),
-        *(["test", option, "value"] for option in runtimes.ACTION_VALUED),
-        *(["exec", f"-{letter}", "value"] for letter in runtimes.ACTION_VALUED_LETTERS),
-    ]
-
-
-@pytest.mark.thorough
-def test_the_wrapper_steps_over_every_option_that_is_listed(tmp_path: Path) -> None:
-    wrapper = make(tmp_path, "dash")
-    for words in words_with_options():
-        assert wrapper.call(*words, LAIF).environment["SINGULARITY_BINDPATH"] != wrapper.binds, words
-    flags, valued = runtimes.ACTION_FLAGS, runtimes.ACTION_VALUED
-    assert len({*flags, *valued}) == len(flags) + len(valued), "each is listed once"
-
-
-@pytest.fixture(scope="module", params=SHELLS)
-def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Wrapper:
-    return make(tmp_path_factory.mktemp("wrapper"), request.param)
-
-
-WORDS = [
-    *ODD,
-    *runtimes.ACTIONS,
-    "instance",
-    "start",
-    "build",
-    "-B",
-    "-eB",
-    "--bind",
-    "--nv",
-    "--writable",
-    LAIF,
-    CONDA,
-]
-
-
-@pytest.mark.thorough
-@settings(max_examples=60)
-@given(
-    words=st.lists(st.text(st.characters(exclude_characters="\0"), max_size=12) | st.sampled_from(WORDS), max_size=8)
-)
-def test_any_arguments_reach_the_runtime_untouched(shared: Wrapper, words: list[str]) -> None:
-    plain = [word.encode("utf-8", "surrogatepass").decode("utf-8", "surrogateescape") for word in words]
-    assert shared.call(*plain).arguments == plain
