@@ -7,7 +7,7 @@ import pytest
 from lumisite.errors import SiteError
 from lumisite.site.library_path import host_path, library_path
 from lumisite.site.load import LoadedSite
-from tests.support.sites import load_text, site_faults, site_text
+from tests.support.sites import load_text, site_text
 
 FAMILY = "    plugin: from-host\n"
 BORROWS = f"{FAMILY}    library_path: [libfabric]\n"
@@ -75,8 +75,3 @@ def test_a_library_below_no_bind_is_a_fault_of_each_platform() -> None:
 def test_the_container_wrapper_binds_the_host_by_itself() -> None:
     one = site(f"path: /usr/share, {CPE}", more=f"{BORROWS}    activation: tykky\n").site
     assert library_path(one, "2026-01", "twin-torch") == (FABRIC,)
-
-
-def test_a_name_that_a_platform_lacks_is_said_once() -> None:
-    fault = "families.twin-torch.library_path: libfabrik is not known here"
-    assert site_faults((FAMILY, f"{FAMILY}    library_path: [libfabrik]\n")) == [fault, fault]

@@ -1,69 +1,32 @@
-"""The sites of the package: each is sound and renders, says that it was never run, and is itself alone."""
+"""The sites of the package: which were never tried, their sources, and what their nodes have."""
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import io
-import re
-import subprocess
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
-from pathlib import Path
-from typing import NamedTuple
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
 
 import pytest
 
 from lumisite.cli import main
-from lumisite.site.load import LoadedSite, embedded_sites, load_site
-from lumisite.site.model import Site
+from lumisite.site.node_recognition import Fingerprint, NodeFacts
+from lumisite.site.load import embedded_sites, load_site
 from lumisite.site.scalars import source_ids
 
-TRIED = ("lumi", "twin")
-SITES = [name for name in embedded_sites() if name not in TRIED]
+
+@pytest.mark.parametrize("command", ["check", "render --use cuda=all --site"])
+def test_a_site_that_was_never_tried_is_shown_as_that(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    loaded = load_site("university")
+    assert "Never run there" in loaded.data.decode().partition("\n\n")[0]
+    assert main([*command.split(), "university"]) == 0
+    assert capsys.readouterr().err.count(f"lumisite: {loaded.site.title} was never run with this") == 1
 
 
-@functools.cache
-def site_of(name: str) -> LoadedSite:
-    return load_site(name)
-
-
-class Rendered(NamedTuple):
-    """Every release that a site can be rendered for, in one tree, and what the command told beside it."""
-
-    loaded: LoadedSite
-    tree: dict[str, str]
-    said: str
-
-    @property
-    def site(self) -> Site:
-        return self.loaded.site
-
-
-@pytest.fixture(scope="module", params=SITES)
-def rendered(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    loaded, out = site_of(request.param), tmp_path_factory.mktemp("site") / "tree"
-    every = [word for stack in loaded.site.stacks for word in ("--use", f"{stack}=all")]
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
-        assert main(["render", "--site", request.param, *every, "--out", str(out)]) == 0
-    tree = {str(path.relative_to(out)): path.read_text() for path in out.rglob("*") if path.is_file()}
-    return Rendered(loaded, tree, said.getvalue())
-
-
-def test_each_is_shown_as_never_run(rendered: Rendered, capsys: pytest.CaptureFixture[str]) -> None:
-    name, words = rendered.site.name, f"lumisite: {rendered.site.title} was never run with this"
-    head = re.match("(#.*\n)+", rendered.loaded.data.decode())
-    assert head is not None
-    assert "Never run there" in head[0]
-    assert main(["check", name]) == 0
-    out, err = capsys.readouterr()
-    assert out.startswith(f"{name}.yaml: no faults")
-    assert (err.count(words), rendered.said.count(words)) == (1, 1)
-
-
-def test_every_source_has_its_entry(rendered: Rendered) -> None:
-    used = {name for text in sources(rendered.site) for name in source_ids(text)}
-    assert set(rendered.site.sources) - used == set()
+@pytest.mark.parametrize("name", embedded_sites())
+def test_every_source_is_used(name: str) -> None:
+    site = load_site(name).site
+    used = {source for text in sources(site) for source in source_ids(text)}
+    assert set(site.sources) - used == set()
 
 
 def sources(value: object) -> list[str]:
@@ -78,23 +41,10 @@ def sources(value: object) -> list[str]:
     return [text for one in fields(value) for text in sources(getattr(value, one.name))] + ([mine] if mine else [])
 
 
-def test_what_is_rendered_is_sound(rendered: Rendered, tmp_path: Path) -> None:
-    scripts = [text for text in rendered.tree.values() if text.startswith("#!/bin/sh")]
-    modules = [text for path, text in rendered.tree.items() if path.endswith(".lua")]
-    for kind, texts in (("sh", scripts), ("lua", modules)):
-        for number, text in enumerate(texts):
-            (tmp_path / f"{number}.{kind}").write_text(text)
-    for script in tmp_path.glob("*.sh"):
-        subprocess.run(["dash", "-n", script], check=True)
-    for module in tmp_path.glob("*.lua"):
-        subprocess.run(["luac", "-p", module], check=True)
-    assert scripts
-
-
 @pytest.mark.parametrize(("name", "nics"), [("lumi", 4), ("university", None), ("twin", 4)])
 def test_how_many_adapters_traffic_uses(name: str, nics: int | None) -> None:
     """Where nodes with GPUs have different ones, the node that is asked about tells."""
-    site = site_of(name).site
+    site = load_site(name).site
     assert site.nics == nics
     assert {site.fabric_of(kind).nics for kind in site.node_kinds} == ({nics} if nics else {4, 8})
 
@@ -112,3 +62,18 @@ def test_masks_are_those_of_the_node(
     assert main(["masks", "--site", site, "--node", kind]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert [row[2] for row in rows[1 : len(right) + 1]] == right
+
+
+def test_what_a_node_has_otherwise_is_one_finding_each() -> None:
+    kind = Fingerprint("0-3", "0-1", {0: 0, 2: 1}, ((0, 0), (2, 1)), "2 amd", (("0000:c1:00.0",),))
+    same = NodeFacts("0-3", "0-3", "0-1", {0: 0, 2: 1}, "2 amd", ("0000:c1:00.0",))
+    changes: dict[str, dict[str, Any]] = {
+        "CPUs 0-1, expected 0-3": {"present": "0-1", "online": "0-1"},
+        "NUMA domains 0-3, expected 0-1": {"domains": "0-3"},
+        "CPU 2 outside NUMA domain 1": {"domain_of": {0: 0, 2: 0}},
+        "GPUs 1 amd at 0000:c1:00.0, expected 2 amd": {"gpus": "1 amd"},
+        "GPUs at 0000:d1:00.0, expected 0000:c1:00.0": {"buses": ("0000:d1:00.0",)},
+    }
+    assert not list(kind.differences(same))
+    for text, change in changes.items():
+        assert list(kind.differences(replace(same, **change))) == [text]

@@ -1,12 +1,15 @@
-"""YAML to nodes: text stays text, and everything odd is one error with its position."""
+"""A file to nodes: only a regular one of some size is read, text stays text, all that is odd is one error with its place."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lumisite.errors import SiteError
+from lumisite.site.read import UnfitFileError, read_file
 from lumisite.site.yaml import MAX_BYTES, MAX_DEPTH, Document, parse_yaml
 
 
@@ -97,6 +100,18 @@ def test_what_people_mistype_is_named_where_it_is(text: str, place: str, message
 def test_bytes_that_are_not_utf_8_name_the_line() -> None:
     assert faults(b"a: 1\nb: \xff\n") == "site.yaml:2:1: byte 0xff is not UTF-8"
     assert faults(b"\xef\xbb\xbfa: 1\n\xff") == "site.yaml:2:1: byte 0xff is not UTF-8"
+
+
+def test_what_is_no_regular_file_or_too_large_is_a_finding(tmp_path: Path) -> None:
+    with pytest.raises(UnfitFileError) as caught:
+        read_file(tmp_path, 10)
+    assert caught.value.finding.message == "it is not a file but a directory"
+    large = tmp_path / "large"
+    large.write_bytes(bytes(11))
+    with pytest.raises(UnfitFileError) as caught:
+        read_file(large, 10)
+    assert caught.value.finding.message == "it has more than 10 bytes"
+    assert caught.value.filename == str(large)
 
 
 def test_a_huge_file_is_refused_before_it_is_parsed() -> None:
