@@ -12,7 +12,6 @@ from lumisite.site.ledger import (
     Situation,
     choose,
     decide,
-    default_family,
     harmful_values,
     judge_conditions,
 )
@@ -53,14 +52,6 @@ def test_exactly_one_entry_wins_once_all_is_known() -> None:
 )
 def test_conditions_hold_fail_or_stay_open(when: When, where: Situation, holds: bool | None) -> None:
     assert judge_conditions(when, where)[0] is holds
-
-
-@pytest.mark.parametrize(
-    ("rocm", "family"),
-    [("5.4.5", "lumi-rocm"), ("6.2.4", "lumi-rocm"), ("6.3.4", "laif-multitorch"), ("7.2", "laif-multitorch")],
-)
-def test_the_default_family_follows_the_rocm_release(rocm: str, family: str) -> None:
-    assert default_family(LUMI, {"rocm": parse_version(rocm)}) == family
 
 
 def test_what_the_image_sets_outweighs_a_setting_of_tasks_and_none_of_a_module() -> None:

@@ -49,21 +49,6 @@ def test_how_many_adapters_traffic_uses(name: str, nics: int | None) -> None:
     assert {site.fabric_of(kind).nics for kind in site.node_kinds} == ({nics} if nics else {4, 8})
 
 
-@pytest.mark.parametrize(
-    ("site", "kind", "right"),
-    [
-        ("university", "h100", ["0-23", "24-47", "48-71", "72-95"]),
-        ("university", "dgx", ["0-12", "13-25", "26-38", "39-51", "52-64", "65-77", "78-90", "91-103"]),
-    ],
-)
-def test_masks_are_those_of_the_node(
-    site: str, kind: str, right: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["masks", "--site", site, "--node", kind]) == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert [row[2] for row in rows[1 : len(right) + 1]] == right
-
-
 def test_what_a_node_has_otherwise_is_one_finding_each() -> None:
     kind = Fingerprint("0-3", "0-1", {0: 0, 2: 1}, ((0, 0), (2, 1)), "2 amd", (("0000:c1:00.0",),))
     same = NodeFacts("0-3", "0-3", "0-1", {0: 0, 2: 1}, "2 amd", ("0000:c1:00.0",))

@@ -78,7 +78,10 @@ def test_what_each_node_is_is_recorded_and_judged_before_anything_can_fail() -> 
     command = f'sh -c "$(cat {folder}/node.sh)" {folder}/node.sh /scratch/run/jobs/s-01/node-2n/'
     assert f"--ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=0 {command}" in first
     assert re.findall("^judged .*", text, re.MULTILINE) == ["judged node-2n"]
-    places = [text.index(words) for words in (first, "judged node-2n", "module use ", "step environment-2n-node ")]
+    places = [
+        text.index(words)
+        for words in (first, "step node-2n-check ", "judged node-2n", "module use ", "step environment-2n-node ")
+    ]
     assert places == sorted(places)
 
 

@@ -101,6 +101,7 @@ def test_a_rank_records_what_it_has_whatever_the_variables_hold() -> None:
     assert "directory" not in record["directories"]["MIOPEN_USER_DB_PATH"]
     assert record["paths"]["/"]["exists"] is True
     assert record["paths"]["/gone"]["exists"] is False
+    assert record["directories"]["MIOPEN_CUSTOM_CACHE_DIR"]["mount"]["type"]
     assert record["imports"]["nothing_of_that_name"]["error"].startswith("ModuleNotFoundError: ")
     assert "libgone.so.1" in record["libraries"]["libgone.so.1"]
     assert record["libraries"]["libc.so.6"] == ""
@@ -224,6 +225,7 @@ def test_ranks_of_a_node_leave_one_record_and_report_in_one_file(tmp_path: Path)
     assert [(record["rank"], record["again"], record["host"]) for record in finished] == [(4, 1, "n2"), (7, 1, "n2")]
     reports = {record["rank"]: record for record in records if "phase" in record}
     assert {rank: len(str(report.get("where", ""))) for rank, report in reports.items()} == {4: 5, 5: 0, 6: 90, 7: 5}
+    assert not any("froze" in report for report in reports.values())
 
 
 def test_whose_process_listens_on_a_port_is_told() -> None:

@@ -57,57 +57,50 @@ def typed(command: str) -> SimpleNamespace:
 
 
 UNCONFIRMED = MetricVerdict("ddp/samples_per_s/comm/2n", "higher", "unconfirmed", (), more_jobs=5)
-
-
-def test_jobs_that_confirm_run_as_the_first_did() -> None:
-    found = typed(
-        next_command(
-            verdict(metric=UNCONFIRMED), request(*PAIRS, env={"NOTE": "a b"}, sbatch=("--account=project_1", "--qos=x"))
-        )
-    )
-    assert (found.jobs, found.nodes, found.avoid, found.probe) == (5, 2, None, ("ddp",))
-    assert (found.env, found.account, found.sbatch) == (("NOTE=a b",), "project_1", ("--qos=x",))
-
-
-def test_what_was_seen_on_one_set_is_confirmed_on_another() -> None:
-    assert typed(next_command(verdict(metric=UNCONFIRMED), request(FOUR))).avoid == ",".join(FOUR)
-
-
-def test_bad_nodes_are_left_out_of_jobs_that_are_missing() -> None:
-    waits = verdict(*lines("n3"), metric=replace(UNCONFIRMED, more_jobs=2))
-    found = typed(next_command(waits, request(*PAIRS)))
-    assert (found.jobs, found.avoid, found.probe) == (2, "n3", ("ddp", "transport"))
-
-
-def test_steps_behind_a_bad_node_run_on_the_nodes_that_are_left() -> None:
-    found = typed(next_command(verdict(*lines("n3")), request(FOUR)))
-    assert (found.jobs, found.nodes, found.nodelist, found.probe) == (1, 3, "n1,n2,n4", ("ddp", "transport"))
-
-
-@pytest.mark.parametrize("bad", [("n1",), ("n1", "n2")])
-def test_where_none_or_one_is_left_there_is_nothing_to_run(bad: tuple[str, ...]) -> None:
-    assert next_command(verdict(*lines(*bad, of=("n1", "n2"))), request(("n1", "n2"))) == ""
-
-
-def test_sets_that_differ_are_measured_together() -> None:
-    differ = Finding("metric-bad-nodes", Severity.DOUBT, "only on n1, n2, not on n3, n4", nodes=FOUR)
-    split = replace(UNCONFIRMED, verdict="inconclusive", findings=(differ,), more_jobs=0)
-    found = typed(next_command(verdict(metric=split), request(*PAIRS)))
-    assert (found.jobs, found.node_sets, found.nodes, found.nodelist) == (1, 1, 4, ",".join(FOUR))
-    assert found.probe == ("pairs",)
+DIFFER = Finding("metric-bad-nodes", Severity.DOUBT, "only on n1, n2, not on n3, n4", nodes=FOUR)
+SPLIT = replace(UNCONFIRMED, verdict="inconclusive", findings=(DIFFER,), more_jobs=0)
+USUAL = {"env": {"NOTE": "a b"}, "sbatch": ("--account=project_1", "--qos=x")}
 
 
 @pytest.mark.parametrize(
-    "waits",
+    ("waits", "begun", "options"),
     [
-        verdict(),
-        verdict(metric=replace(UNCONFIRMED, decides=False)),
-        verdict(metric=replace(UNCONFIRMED, metric="imported.metric")),
+        (verdict(metric=UNCONFIRMED), request(*PAIRS, **USUAL),
+         {"jobs": 5, "nodes": 2, "avoid": None, "probe": ("ddp",), "env": ("NOTE=a b",), "account": "project_1",
+          "sbatch": ("--qos=x",)}),
+        # What was seen on one set is confirmed on another.
+        (verdict(metric=UNCONFIRMED), request(FOUR), {"jobs": 5, "avoid": ",".join(FOUR)}),
+        # Bad nodes are left out of jobs that are missing, and of steps that were skipped because of them.
+        (verdict(*lines("n3"), metric=replace(UNCONFIRMED, more_jobs=2)), request(*PAIRS),
+         {"jobs": 2, "avoid": "n3", "probe": ("ddp", "transport")}),
+        (verdict(*lines("n3")), request(FOUR),
+         {"jobs": 1, "nodes": 3, "nodelist": "n1,n2,n4", "probe": ("ddp", "transport")}),
+        # Sets that differ are measured together.
+        (verdict(metric=SPLIT), request(*PAIRS),
+         {"jobs": 1, "node_sets": 1, "nodes": 4, "nodelist": ",".join(FOUR), "probe": ("pairs",)}),
+    ],
+)  # fmt: skip
+def test_the_command_runs_what_the_verdict_waits_for_as_the_first_run_did(
+    waits: SystemVerdict, begun: RunRequest, options: dict[str, object]
+) -> None:
+    found = typed(next_command(waits, begun))
+    assert {name: getattr(found, name) for name in options} == options
+
+
+@pytest.mark.parametrize(
+    ("waits", "begun"),
+    [
+        (verdict(), request(*PAIRS)),
+        (verdict(metric=replace(UNCONFIRMED, decides=False)), request(*PAIRS)),
+        (verdict(metric=replace(UNCONFIRMED, metric="imported.metric")), request(*PAIRS)),
+        (verdict(metric=UNCONFIRMED), None),
+        # One node is left, and none.
+        (verdict(*lines("n1", of=FOUR[:2])), request(FOUR[:2])),
+        (verdict(*lines("n1", "n2", of=FOUR[:2])), request(FOUR[:2])),
     ],
 )
-def test_where_nothing_helps_there_is_no_command(waits: SystemVerdict) -> None:
-    assert next_command(waits, request(*PAIRS)) == ""
-    assert next_command(verdict(metric=UNCONFIRMED), None) == ""
+def test_where_nothing_helps_there_is_no_command(waits: SystemVerdict, begun: RunRequest | None) -> None:
+    assert next_command(waits, begun) == ""
 
 
 def test_a_report_has_the_command_of_its_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

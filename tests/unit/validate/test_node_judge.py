@@ -269,6 +269,15 @@ def test_a_mount_that_is_missing_behind_links_on_one_node_is_told_once(job: Expe
         assert gates[0].text.endswith(f"not mounted ({why})")
 
 
+@pytest.mark.parametrize("job", [FOUR, TWO], ids=["four", "two"])
+def test_a_mount_below_a_path_that_one_node_lacks_is_named(job: Expected) -> None:
+    records = healthy(job)
+    for record in records:
+        if record["host"] != "n2":
+            record["mounts"].append("90 28 0:90 / /project/deep rw - lustre 10.0.0.1@o2ib:/deep rw")
+    assert summary(judged(job, records)) == [("node-mount", "/project/deep", ("n2",))]
+
+
 @pytest.mark.parametrize(
     ("counter", "before", "after", "on_another", "named"),
     [

@@ -13,15 +13,12 @@ import lumisite
 from lumisite.findings.finding import Finding, Severity
 from lumisite.site.load import EMBEDDED, load_site
 from lumisite.validate.lines import Gate
-from lumisite.validate.probes.environment.judge import environment
-from lumisite.validate.probes.failed_ranks import trouble
 from lumisite.validate.probes.outcome import Located, gates, missing
 from lumisite.validate.probes.probe import OUT, PROBES, Ended, ProbeStep, Srun
 from lumisite.validate.probes.start_errors import START_ERRORS, start_failure
 from lumisite.validate.probes.suite import choose_probes, groups
-from tests.support.records import TWO_NODES, a_job, judged, only, recorded, target_of
+from tests.support.records import a_job, judged, only, target_of
 from tests.support.sites import load_text, site_text
-from tests.unit.validate.test_measuring_judges import GOOD, ended, expected
 
 PACKAGE = Path(lumisite.__file__).parent
 NAMES = ["node", "environment", "transport", "communicators", "collectives", "ddp", "pairs"]
@@ -201,23 +198,3 @@ def test_a_line_has_its_meaning(meaning: str, line: str) -> None:
     assert found.message.startswith(meaning)
     assert found.message.endswith(line[:200])
     assert len(START_ERRORS) == len(LINES)
-
-
-def test_the_node_on_which_a_container_does_not_start_is_named() -> None:
-    """Where ranks work together, and where each is alone."""
-    line = LINES["the container runtime has neither"][0]
-    found = trouble(replace(ended([GOOD[0]], 255), stderr=(line, EXITED)), expected("ddp"))
-    assert found is not None
-    assert (found.code, found.nodes, found.asked) == ("start-failed", ("nid000002",), TWO_NODES.nodes)
-    assert "starter-suid" in found.text
-    probe = environment(target_of("twin"))
-    records = [record for record in recorded("environment") if record.get("host") == "nid000001"]
-    steps = []
-    for part in probe.sruns:
-        step = ProbeStep(probe.name, part, "several", TWO_NODES.nodes, 1, 60)
-        of_part = tuple(record for record in records if record.get("part", part.name) == part.name)
-        steps.append(Ended(step, of_part, 255, (line, EXITED)))
-    lines = probe.judge(steps, replace(TWO_NODES, srun=probe.sruns[0], probe=probe.name))
-    gates = [one for one in lines if isinstance(one, Gate) and one.code == "start-failed"]
-    assert gates
-    assert {one.nodes for one in gates} == {("nid000002",)}

@@ -152,6 +152,17 @@ def test_a_job_that_slurm_may_have_heard_of_is_submitted_once(
 # ---- ends
 
 
+def test_a_refused_submission_ends_in_a_line_that_says_so(
+    played: PlayedSlurm, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_script: str) -> str:
+        raise slurm.RefusedError("sbatch refused: Invalid account")
+
+    monkeypatch.setattr(slurm, "submit", refuse)
+    found = [(gate.verdict, gate.code, gate.cause) for gate in job_gates(work(run))]
+    assert found == [("fail", "sbatch-refused", "sbatch refused: Invalid account")] * 2
+
+
 @pytest.mark.parametrize(
     ("state", "away", "code", "words"),
     [

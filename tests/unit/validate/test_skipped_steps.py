@@ -78,23 +78,3 @@ def test_a_run_skips_the_steps_and_records_why(tmp_path: Path, monkeypatch: pyte
     verdicts = {one.gate: (one.verdict, one.follows) for one in judge_gates((), gates)}
     assert verdicts["node"] == ("bad-nodes", ())
     assert verdicts["ddp"] == verdicts["transport"] == ("inconclusive", NODES[1:])
-
-
-def test_what_runs_behind_a_skipped_step_is_judged_at_once(tmp_path: Path) -> None:
-    """A job waits for that, and looking ends where nothing has begun."""
-    run = new_run(tmp_path)
-    driver = runner(run, [], plan_groups(FINE), jobs=1)
-    (job,) = driver.jobs
-    first, second, third = (run.job_folder(job.plan.run) / group.folder for group in job.plan.groups)
-    for folder, code in ((first, "skipped"), (second, "0")):
-        (folder / "records").mkdir(parents=True)
-        (folder / "exit").write_text(f"{code} 200.5\n")
-    (second / "began").write_text("100.0\n")
-    (second / "records/0.json").write_text('{"rank": 0, "local_rank": 0, "value": 1.0}')
-    driver.collector.collect(job, whole=False)
-    assert job.collected == {first.name, second.name}
-    assert job.group == ""
-    third.mkdir()
-    (third / "began").write_text("100.0\n")
-    driver.collector.collect(job, whole=False)
-    assert job.group == third.name
