@@ -84,7 +84,6 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             ("numa: 0}\n", "numa: 0, cache: 0}\n    gpus: [{l3: 0, numa: 0}]\n"),
             "node_kinds.twin.gpus[0].l3: L3 group 0 is a part of a cache that serves several NUMA domains",
         ),
-        (("    nics:", "    gpus: [{numa: 3}]\n    nics:"), "node_kinds.twin.gpus[0].numa: 3 is not known here"),
         (
             ("{interface: hsn1, numa: 0}", "{interface: hsn1, numa: 1}"),
             "node_kinds.twin.nics[1].numa: 1 is not known here",

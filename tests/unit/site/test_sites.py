@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lumisite.cli import main
-from lumisite.site.node_recognition import Fingerprint, NodeFacts
 from lumisite.site.load import embedded_sites, load_site
+from lumisite.site.node_recognition import Fingerprint, NodeFacts
 from lumisite.site.scalars import source_ids
 
 

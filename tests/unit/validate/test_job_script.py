@@ -266,13 +266,6 @@ def test_what_a_users_login_files_set_does_not_reach_the_job_and_is_said(tmp_pat
     ]
 
 
-def test_what_a_run_sets_is_set_in_every_step() -> None:
-    measured = replace(a_request(), env={"NCCL_ALGO": "Ring", "NOTE": "a b"})
-    found = steps(job_script(LUMI, measured, a_plan("lumi")))
-    assert len(found) > 5
-    assert all(" env NCCL_ALGO=Ring 'NOTE=a b' " in line.partition(" srun ")[0] + " " for line in found.values())
-
-
 def test_shellcheck_finds_nothing_in_a_job_of_every_probe(tmp_path: Path) -> None:
     path = tmp_path / "job.sh"
     path.write_text(job_script(LUMI, a_request(), a_plan("lumi"), ("python3", "/appl/python", "-m", "lumisite")))

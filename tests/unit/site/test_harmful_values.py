@@ -50,10 +50,6 @@ def faults(entry: str, sources: str = SOURCES) -> list[str]:
             "value: x, where: singularity-AI-bindings, when: {plugin: yes}, source: S",
             "settings[0].when.plugin: singularity-AI-bindings is loaded before plugin is known",
         ),
-        (
-            "value: x, where: singularity-AI-bindings, when: {gpus: yes}, source: S",
-            "settings[0].when.gpus: singularity-AI-bindings is loaded before gpus is known",
-        ),
         ("value: '3', harmful: [{value: '[12]'}], source: S", ""),
         ("leave: yes, evidence: 'on 4 nodes', harmful: [{value: '*'}], source: S page 4; here", ""),
         ("value: '1', when: {nodes: several}, harmful: [{value: '1', when: {nodes: one}}], source: S", ""),
