@@ -125,7 +125,6 @@ def test_a_grant_of_every_core_that_tasks_may_use_is_a_whole_node(granted: str, 
         (["--cpus", "x"], "--cpus: 'x' is not a list of numbers"),
         (["--gpus", "0,0"], "--gpus: 0 is listed twice"),
         (["--tasks", "3"], "3 tasks cannot share 8 GPUs evenly"),
-        (["--topology", "none.xml"], "none.xml: cannot be read: No such file or directory"),
         (["--topology", "/dev/zero"], "/dev/zero: cannot be read: it is not a file but a device"),
     ],
 )
