@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from lumisite.site.load import load_site
-from tests.bench.measure import Row, table
+from tests.bench.measure import Row
 from tests.support.kernels import be_node, kernel_files, seen_in
 from tests.support.prologs import render_files
 from tests.twin.cluster import EXCHANGE, Cluster, ClusterPlan, running
@@ -40,8 +40,6 @@ print("export BINDS=" + ",".join(binds))
 mask = hex(1 << int(os.environ["SLURM_LOCALID"]))
 subprocess.run(["taskset", "-p", mask, os.environ["SLURM_TASK_PID"]], capture_output=True)
 """
-#: The least that a Python prolog can be: no module but what is built in, no user site, and nothing done.
-BARE = "#!/usr/bin/python3 -ISE\n"
 
 # All kinds in turn, so that a machine that slows down slows all; the first round only warms up.
 LOOP = """
@@ -81,9 +79,9 @@ def _prolog(cluster: Cluster) -> list[Row]:
     lines = [line for line in sorted(after - before) if not line.startswith("SLURM")]
     assert len(lines) > 10, lines
     python = PYTHON.format(lines=lines, paths=["/opt/cray", "/scratch", "/appl", "/project"])
-    _install(cluster, {"python": python, "bare-python": BARE})
+    _install(cluster, {"python": python})
     command = f"SLURM_TASK_PROLOG={EXCHANGE}/$kind {step} true >/dev/null"
-    times = _loop(cluster, ("empty", "helper", "python", "bare-python"), command)
+    times = _loop(cluster, ("empty", "helper", "python"), command)
     detail = ", ".join(f"{kind} {statistics.median(values):.0f} ms" for kind, values in times.items())
     return [
         Row(f"srun -n{TASKS}: helper / empty sh prolog", _ratio(times, "helper", "empty"), 1.15, detail),
@@ -127,7 +125,3 @@ def _loop(cluster: Cluster, kinds: Sequence[str], command: str) -> dict[str, lis
 def _ratio(times: Mapping[str, Sequence[float]], one: str, other: str) -> float:
     """The median ratio of pairs."""
     return statistics.median(a / b for a, b in zip(times[one], times[other], strict=True))
-
-
-if __name__ == "__main__":
-    print(table(run()))

@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.bench.measure import Row, in_turn, peak_mib, seconds
+from tests.bench.measure import Row, cost, in_turn, seconds
 from tests.support.dict_trees import Link, write_tree
 from tests.support.images import PARTITION, PRIMARY, SQUASHFS, sif, squash
 from tests.unit.images.test_contents import laif
@@ -36,10 +36,8 @@ def run() -> list[Row]:
         folder = _images(top)
         lock = str(top / "images.lock")
         write = [LUMISITE, "images", str(folder), "--site", "lumi", "--lock", lock]
-        check = [LUMISITE, "images", "--site", "lumi", "--check", "--lock", lock]
         read = [sys.executable, "-I", "-S", "-c", READ, str(folder)]
         ratio, whole, limit = in_turn(lambda: seconds(write), lambda: seconds(read), 7)
-        checked = statistics.median(seconds(check) for _ in range(3))
         alone = statistics.median(seconds([LUMISITE, "images", "--help"]) for _ in range(5))
         size = next(folder.iterdir()).stat().st_size
         detail = f"{FILES} files, {size / 1e6:.1f} MB each; `--help` {alone * 1000:.0f} ms"
@@ -47,10 +45,9 @@ def run() -> list[Row]:
             stream.write((folder / "image0.sif").read_bytes())
             stream.truncate(SPARSE_BYTES)
         return [
-            Row(f"{IMAGES} images, lock", whole, 2.0, detail, unit="s"),
-            Row(f"{IMAGES} images, --check", checked, 2.0, "every digest and version again", unit="s"),
-            Row("one image / head and end of it", ratio, 25, f"reading them takes {limit * 1000:.0f} ms"),
-            Row("memory with one of 20 GB", peak_mib(write), 200, "peak of the process", unit="MiB"),
+            Row(f"images: {IMAGES} of them, lock", whole, 2.0, detail, unit="s"),
+            Row("images / reading head and end of each", ratio, 25, f"reading them takes {limit * 1000:.0f} ms"),
+            Row("images: memory with one of 20 GB", cost(write).peak_mib, 200, "peak of the process", unit="MiB"),
         ]
 
 
@@ -68,9 +65,3 @@ def _images(top: Path) -> Path:
             parts = (PARTITION, squashed, SQUASHFS, PRIMARY), (PARTITION + 1, b"build %d" % number, 0, 0)
             (folder / f"image{number}.sif").write_bytes(sif(*parts))
     return folder
-
-
-if __name__ == "__main__":
-    from tests.bench.measure import table
-
-    print(table(run()))

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from lumisite.render.manifest import MANIFEST, parse_manifest
-from tests.bench.measure import Row, table
+from tests.bench.measure import Row
 from tests.twin.lmod import VERSIONS, Lmod, render
 
 PAIRS = 60
@@ -71,7 +71,3 @@ def write_by_hand(rendered: Path, out: Path) -> Path:
         path.parent.mkdir(parents=True)
         path.write_text("\n".join([*lines, ""]))
     return out
-
-
-if __name__ == "__main__":
-    print(table(run()))

@@ -1,4 +1,4 @@
-"""`lumisite render`: the whole process against importing its libraries, against EasyBuild, and on a large site."""
+"""`lumisite render`: the whole process against importing its libraries, and against EasyBuild."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from lumisite.site.load import EMBEDDED
-from tests.bench.measure import Row, in_turn, peak_mib, seconds
+from tests.bench.measure import Row, in_turn, seconds
 
 #: How EasyBuild is called.
 EB = ("eb", "--allow-use-as-root-and-accept-consequences", "--modules-tool=Lmod", "--module-syntax=Lua")
@@ -32,7 +31,7 @@ def run() -> list[Row]:
     """Measure everything of this module."""
     with tempfile.TemporaryDirectory() as scratch:
         top = Path(scratch)
-        return [against_imports(top), against_easybuild(top), *large_site(top)]
+        return [against_imports(top), against_easybuild(top)]
 
 
 def against_imports(top: Path) -> Row:
@@ -68,39 +67,3 @@ def against_easybuild(top: Path) -> Row:
     ratio, theirs, ours = in_turn(lambda: seconds(build, environment), lambda: seconds(render), 7)
     detail = f"eb --module-only {theirs * 1000:.0f} ms, render {ours * 1000:.0f} ms"
     return Row("EasyBuild / render", ratio, 5, detail, at_least=True)
-
-
-def large_site(top: Path) -> list[Row]:
-    """A site with 800 and with 1,600 modulefiles, nearly all that a description may have: time, memory, and how time grows."""
-    commands = {}
-    for count in (800, 1600):
-        site = top / f"large{count}.yaml"
-        site.write_text(_large_site(count))
-        commands[count] = [LUMISITE, "render", "--site", str(site), "--rocm", "6.2"]
-    fresh = iter(range(1_000_000))
-
-    def render(count: int) -> float:
-        return seconds([*commands[count], "--out", str(top / f"out{next(fresh)}")])
-
-    growth, large, small = in_turn(lambda: render(1600), lambda: render(800), 3)
-    peak = peak_mib([*commands[1600], "--out", str(top / "out-peak")])
-    return [
-        Row("1,600 modulefiles", large, 2, f"800 take {small:.2f} s", unit="s"),
-        Row("1,600 / 800 modulefiles", growth, 2.4, "linear is 2.0"),
-        Row("memory with 1,600 modulefiles", peak, 200, "peak of the process", unit="MiB"),
-    ]
-
-
-def _large_site(modules: int) -> str:
-    text = (EMBEDDED / "twin.yaml").read_text()
-    entry = (
-        "  module-{n}:\n    template: singularity-CPEbits\n    version: [cpe]\n    summary: module {n}\n"
-        "    keywords: [a, b]\n    conflicts: [singularity-bindings]\n"
-    )
-    return text + "".join(entry.format(n=number) for number in range(modules - 3))
-
-
-if __name__ == "__main__":
-    from tests.bench.measure import table
-
-    print(table(run()))

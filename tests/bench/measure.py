@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -27,11 +28,31 @@ class Row:
         return self.value >= self.limit if self.at_least else self.value <= self.limit
 
 
-def seconds(command: Sequence[str], environment: Mapping[str, str] | None = None) -> float:
-    """Run a command and give its wall time; output is thrown away, a failure is an error."""
+@dataclass(frozen=True)
+class Cost:
+    """What a command took: elapsed and processor time in s, and the peak of its resident memory in MiB."""
+
+    elapsed_s: float
+    cpu_s: float
+    peak_mib: float
+
+
+def cost(command: Sequence[str], environment: Mapping[str, str] | None = None, output: str = os.devnull) -> Cost:
+    """Run a command and return what it took; `output` is the file for what it prints, a failure is an error."""
     start = time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
-    return time.perf_counter() - start
+    with Path(output).open("wb") as stream:
+        process = subprocess.Popen(command, stdout=stream, stderr=subprocess.DEVNULL, env=environment)
+    _, status, usage = os.wait4(process.pid, 0)
+    elapsed = time.perf_counter() - start
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return Cost(elapsed, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+
+
+def seconds(command: Sequence[str], environment: Mapping[str, str] | None = None) -> float:
+    """Run a command and return its wall time."""
+    return cost(command, environment).elapsed_s
 
 
 def in_turn(one: Callable[[], float], other: Callable[[], float], runs: int) -> tuple[float, float, float]:
@@ -40,16 +61,6 @@ def in_turn(one: Callable[[], float], other: Callable[[], float], runs: int) -> 
     pairs = [(one(), other()) for _ in range(runs)]
     ratio = statistics.median(a / b for a, b in pairs)
     return ratio, statistics.median(a for a, _ in pairs), statistics.median(b for _, b in pairs)
-
-
-def peak_mib(command: Sequence[str]) -> float:
-    """Run a command and give the peak of its resident memory in MiB."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, command)
-    return float(usage.ru_maxrss) / 1024
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -1,7 +1,7 @@
-"""A machine of thousands of nodes that is played: Slurm, and what the ranks of each step leave.
+"""A machine of many nodes that is played: Slurm, and what the ranks of each step leave.
 
-`python -m tests.support.played_machine NODES STEP FOLDER` validates one and prints as JSON what that took. One node
-has a link that is down, one is slow, one is lost while it trains, some jobs begin late, and some marks arrive late.
+One node has a link that is down, one is slow, one is lost while it trains, some jobs begin late, and some marks arrive
+late.
 """
 
 from __future__ import annotations
@@ -9,9 +9,6 @@ from __future__ import annotations
 import io
 import json
 import random
-import resource
-import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
@@ -19,20 +16,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from lumisite.cli.validate import print_run
 from lumisite.findings.finding import Finding
-from lumisite.validate.lines import Gate
 from lumisite.validate.probes.communicators.judge import GROUPS
-from lumisite.validate.run.folder import SAMPLES, Run, create_run, lines_of
-from lumisite.validate.run.jobscript import RECORDS
+from lumisite.validate.run.folder import Run, create_run
 from lumisite.validate.run.node_sets import machine_sets
 from lumisite.validate.run.plan import plans_of
 from lumisite.validate.run.request import RunRequest
 from lumisite.validate.run.runner import Runner
 from tests.support.node_records import healthy_node
-from tests.support.played_slurm import PlayedJob, PlayedSlurm, drive, play
+from tests.support.played_slurm import PlayedJob, PlayedSlurm, drive
 from tests.support.requests import a_request
 from tests.support.sites import load_text, site_text
 
@@ -54,7 +47,7 @@ class PlayedMachine(PlayedSlurm):
     def __init__(self, names: Sequence[str], slow: str, down_link: str, lost: str) -> None:
         super().__init__(names)
         self.slow, self.down_link, self.lost = slow, down_link, lost
-        self.most_jobs, self.rounds, self.seconds = 0, 0, 0.0
+        self.most_jobs, self.rounds = 0, 0
         self.waits, self.late = Counter[str](), Counter[str]()
         self.chance = random.Random(1)
         self.noise = {name: 1 + abs(self.chance.gauss(0, 0.01)) for name in names}
@@ -68,7 +61,6 @@ class PlayedMachine(PlayedSlurm):
         return name
 
     def go_on(self) -> None:
-        began = time.process_time()
         self.rounds += 1
         assert self.rounds < MOST_ROUNDS, "the driver waits for what does not come"
         super().go_on()
@@ -84,7 +76,6 @@ class PlayedMachine(PlayedSlurm):
                 self.late[job.id] -= 1
                 if self.late[job.id] == -1:
                     job.done()
-        self.seconds += time.process_time() - began
 
     def _end_job(self, job: PlayedJob) -> None:
         job.state = "COMPLETED"
@@ -186,39 +177,3 @@ def validate(request: RunRequest, reports: list[Finding], *, again: bool = False
     with redirect_stdout(printed), redirect_stderr(io.StringIO()):
         code = print_run(run, request, MACHINE, None, as_json=True)
     return {**json.loads(printed.getvalue()), "exit_code": code}
-
-
-def main(nodes: int, size: int, folder: Path) -> dict[str, object]:
-    """Validate a machine of so many nodes and return what that took, in s, MiB and files."""
-    machine = machine_of(nodes)
-    request = request_of(machine, folder, size)
-    with pytest.MonkeyPatch.context() as patch:
-        play(patch, machine)
-        began = time.process_time()
-        result = validate(request, [])
-        driver_s = time.process_time() - began - machine.seconds
-        began = time.process_time()
-        again = validate(request, [])
-        resume_s = time.process_time() - began
-    gates = [line for line in lines_of(folder / SAMPLES) if isinstance(line, Gate)]
-    steps = [path for path in (folder / "jobs").glob("*/*") if path.is_dir()]
-    return {
-        "jobs": len(request.node_sets),
-        "most_jobs": machine.most_jobs,
-        "driver_s": driver_s,
-        "resume_s": resume_s,
-        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        "files": sum(1 for _ in folder.rglob("*")),
-        "most_records": max(sum(1 for _ in (step / RECORDS).glob("*")) for step in steps),
-        "lines_mib": sum(path.stat().st_size for path in folder.glob("*.jsonl")) / (1 << 20),
-        "codes": sorted({(gate.code, gate.nodes) for gate in gates if gate.verdict != "pass"}),
-        "slow": sorted({slow["node"] for slow in result["verdict"]["slow_nodes"]}),
-        "exit_code": result["exit_code"],
-        "same": again == result,
-        "bad": [machine.slow, machine.down_link, machine.lost],
-    }
-
-
-if __name__ == "__main__":
-    count, step_nodes, run_folder = sys.argv[1:]
-    print(json.dumps(main(int(count), int(step_nodes), Path(run_folder))))
