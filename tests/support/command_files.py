@@ -27,8 +27,8 @@ from tests.support.example_runs import Maintenance, write_runs
 from tests.support.images import PARTITION, PRIMARY, SQUASHFS, sif, squash
 from tests.support.nodes import AFTER, BEFORE, lumi_node
 from tests.support.records import DATA
+from tests.support.rendered_trees import NEW, OLD, tree, written
 from tests.support.requests import LOADED, a_request
-from tests.support.trees import NEW, OLD, tree, written
 from tests.unit.images.test_contents import laif
 
 #: Runs a command line, for what commands write themselves.

@@ -16,7 +16,7 @@ from lumisite.cli import main
 from lumisite.errors import ToolError
 from lumisite.release.files import write_tree
 from lumisite.release.tree import load_tree
-from tests.support.trees import NEW, OLD, many, tree, written
+from tests.support.rendered_trees import NEW, OLD, many, tree, written
 
 pytestmark = pytest.mark.root
 

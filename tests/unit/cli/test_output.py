@@ -22,8 +22,8 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.cli.output import plain
+from tests.support.rendered_trees import NEW, tree, written
 from tests.support.sites import site_text
-from tests.support.trees import NEW, tree, written
 
 REPOSITORY = Path(__file__).parents[3]
 EXAMPLES = REPOSITORY / "docs/examples"

@@ -6,11 +6,13 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from lumisite.release.diff import Difference, compare, to_json
 from lumisite.release.diff_lines import file_lines, meaning_lines, summary_lines
 from lumisite.release.tree import RenderedTree
 from lumisite.render.manifest import MANIFEST, Manifest, ModuleSummary, RenderedFile, parse_manifest
-from tests.support.trees import NEW, OLD, manifest, tree, with_manifest
+from tests.support.rendered_trees import NEW, OLD, manifest, tree, with_manifest
 
 
 def on_disk(files: dict[str, RenderedFile]) -> RenderedTree:
@@ -28,7 +30,7 @@ def modules(old: dict[str, ModuleSummary], new: dict[str, ModuleSummary]) -> lis
     return meaning_lines(described(replace(manifest(), modules=old), replace(manifest(), modules=new)))
 
 
-def test_a_library_that_moved_is_one_line() -> None:
+def test_a_library_that_moved_is_printed_by_meaning_by_file_and_as_json() -> None:
     found = compare(on_disk(tree(OLD, libfabric="1.15.2.0")), on_disk(tree(NEW)))
     assert meaning_lines(found) == [
         "- platform: 2025-06",
@@ -37,6 +39,34 @@ def test_a_library_that_moved_is_one_line() -> None:
         "+ module singularity-CPEbits/25.03: /opt/cray/libfabric/1.22.0",
         "- module singularity-CPEbits/25.03: FI_VERSION: 1.15.2.0",
         "+ module singularity-CPEbits/25.03: FI_VERSION: 1.22.0",
+    ]
+    assert file_lines(found) == [
+        "--- a/modules/singularity-CPEbits/25.03.lua",
+        "+++ b/modules/singularity-CPEbits/25.03.lua",
+        "@@ -1,4 +1,4 @@",
+        " -- release <release>",
+        ' help("é")',
+        ' append_path("SINGULARITY_BINDPATH", "/opt/cray")',
+        '-setenv("FI_VERSION", "1.15.2.0")',
+        '+setenv("FI_VERSION", "1.22.0")',
+    ]
+    values = json.loads(json.dumps(to_json(found)))
+    assert (values["different"], values["old"], values["new"]) == (True, OLD, NEW)
+    assert values["versions"] == {"platform": {"old": "2025-06", "new": "2026-01"}}
+    assert values["modules"] == [
+        {
+            "name": "singularity-CPEbits",
+            "old": "25.03",
+            "new": "25.03",
+            "provides": {
+                "added": ["/opt/cray/libfabric/1.22.0"],
+                "removed": ["/opt/cray/libfabric/1.15.2.0"],
+            },
+            "environment": {"FI_VERSION": {"old": "1.15.2.0", "new": "1.22.0"}},
+        }
+    ]
+    assert [(file["what"], file["new"]) for file in values["files"]] == [
+        ("changed", "modules/singularity-CPEbits/25.03.lua")
     ]
 
 
@@ -47,24 +77,36 @@ def test_another_id_other_inputs_and_another_lumisite_are_no_difference() -> Non
     assert not described(manifest(), replace(manifest(), lumisite="0.2.0", inputs={"site.j2": "2" * 64}))
 
 
-def test_the_only_version_of_a_module_before_and_after_reads_as_one_change() -> None:
-    old = {"CPEbits/24.03": ModuleSummary(binds=("/a", "/b"))}
-    versions = ["- module CPEbits/24.03", "+ module CPEbits/25.03"]
-    assert modules(old, {"CPEbits/25.03": ModuleSummary(binds=("/b", "/c"))}) == [
-        *versions,
-        "- module CPEbits/24.03: /a",
-        "+ module CPEbits/25.03: /c",
-    ]
-    assert modules(old, {"CPEbits/25.03": ModuleSummary(binds=("/a", "/b"))}) == versions
+ONE, OTHER = ModuleSummary(binds=("/a", "/b")), ModuleSummary(loads=("x/1",))
 
 
-def test_with_several_versions_a_new_one_is_new_and_a_removed_one_is_removed() -> None:
-    one, other = ModuleSummary(binds=("/a",)), ModuleSummary(loads=("x/1",))
-    assert modules({"m/1": one, "m/2": one}, {"m/2": one, "m/3": other}) == [
-        "- module m/1",
-        "+ module m/3",
-        "+ module m/3: loads x/1",
-    ]
+@pytest.mark.parametrize(
+    ("old", "new", "lines"),
+    [
+        # The only version before and the only one after read as one change.
+        (
+            {"CPEbits/24.03": ONE},
+            {"CPEbits/25.03": ModuleSummary(binds=("/b", "/c"))},
+            [
+                "- module CPEbits/24.03",
+                "+ module CPEbits/25.03",
+                "- module CPEbits/24.03: /a",
+                "+ module CPEbits/25.03: /c",
+            ],
+        ),
+        ({"CPEbits/24.03": ONE}, {"CPEbits/25.03": ONE}, ["- module CPEbits/24.03", "+ module CPEbits/25.03"]),
+        # Of several versions a new one is new, and a removed one is removed.
+        (
+            {"m/1": ONE, "m/2": ONE},
+            {"m/2": ONE, "m/3": OTHER},
+            ["- module m/1", "+ module m/3", "+ module m/3: loads x/1"],
+        ),
+    ],
+)
+def test_versions_of_a_module_that_come_and_go(
+    old: dict[str, ModuleSummary], new: dict[str, ModuleSummary], lines: list[str]
+) -> None:
+    assert modules(old, new) == lines
 
 
 def test_every_part_of_a_module_is_compared() -> None:
@@ -116,20 +158,6 @@ def test_what_the_helper_does_is_compared_entry_by_entry() -> None:
     assert to_json(found)["tasks"]["module_binds"]["/n"] == {"old": "m, always", "new": None}
 
 
-def test_a_file_is_shown_as_a_unified_diff_with_its_release_id_blanked() -> None:
-    found = compare(on_disk(tree(OLD, libfabric="1.15.2.0")), on_disk(tree(NEW)))
-    assert file_lines(found) == [
-        "--- a/modules/singularity-CPEbits/25.03.lua",
-        "+++ b/modules/singularity-CPEbits/25.03.lua",
-        "@@ -1,4 +1,4 @@",
-        " -- release <release>",
-        ' help("é")',
-        ' append_path("SINGULARITY_BINDPATH", "/opt/cray")',
-        '-setenv("FI_VERSION", "1.15.2.0")',
-        '+setenv("FI_VERSION", "1.22.0")',
-    ]
-
-
 def test_the_file_of_a_module_with_a_new_version_is_compared_with_its_old_one() -> None:
     found = compare(on_disk(tree(OLD, cpe="24.03")), on_disk(tree(NEW)))
     changes = {file.new: (file.old, file.kind) for file in found.files if file.old and file.new}
@@ -168,24 +196,3 @@ def test_what_is_not_text_on_disk_is_spelled_out() -> None:
     old = on_disk(with_manifest({"a": RenderedFile("x\n")}, manifest()))
     edited = replace(old, contents={**old.contents, "a": b"\xff\n"})
     assert file_lines(compare(edited, old))[-2:] == ["-\\xff", "+x"]
-
-
-def test_json_has_the_same_and_can_be_read_by_a_machine() -> None:
-    found = json.loads(json.dumps(to_json(compare(on_disk(tree(OLD, libfabric="1.15.2.0")), on_disk(tree(NEW))))))
-    assert found["different"] is True
-    assert found["versions"] == {"platform": {"old": "2025-06", "new": "2026-01"}}
-    assert found["modules"] == [
-        {
-            "name": "singularity-CPEbits",
-            "old": "25.03",
-            "new": "25.03",
-            "provides": {
-                "added": ["/opt/cray/libfabric/1.22.0"],
-                "removed": ["/opt/cray/libfabric/1.15.2.0"],
-            },
-            "environment": {"FI_VERSION": {"old": "1.15.2.0", "new": "1.22.0"}},
-        }
-    ]
-    assert [(file["what"], file["new"]) for file in found["files"]] == [
-        ("changed", "modules/singularity-CPEbits/25.03.lua")
-    ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -14,36 +13,25 @@ import pytest
 from lumisite.errors import DifferenceError, LumisiteError, ToolError
 from lumisite.release.files import write_tree
 from lumisite.release.tree import FaultsError, load_tree
-from lumisite.render.manifest import MANIFEST, RenderedFile
+from lumisite.render.manifest import RenderedFile
 from lumisite.text import printable
-from tests.support.killing import kills
-from tests.support.trees import NEW, OLD, everything, manifest, tree, with_manifest, written
+from tests.support.rendered_trees import NEW, OLD, everything, tree, written
 
 
 def names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
-def test_a_tree_is_written_with_every_file_of_its_manifest(tmp_path: Path) -> None:
-    assert write_tree(tree(), tmp_path / "out")
+def test_a_tree_is_written_with_every_file_of_its_manifest_and_not_touched_by_the_same_again(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert write_tree(tree(), out)
     for path, file in tree().items():
-        on_disk = tmp_path / "out" / path
-        assert (str(on_disk.readlink()) if file.is_link else on_disk.read_text()) == file.text
-    assert load_tree(tmp_path / "out").faults == ()
+        assert (str((out / path).readlink()) if file.is_link else (out / path).read_text()) == file.text
+    assert load_tree(out).faults == ()
     assert names(tmp_path) == ["out"]
-
-
-@pytest.mark.parametrize("target", ["../task_prolog", "/bin/sh", "gone", ""])
-def test_a_link_of_a_tree_leads_to_a_file_of_its_own_folder(tmp_path: Path, target: str) -> None:
-    """Also where the manifest is made to fit it: whoever deploys the tree is root."""
-    made = {path: file for path, file in tree().items() if path != MANIFEST}
-    made["spank/bin/apptainer"] = RenderedFile(target or "singularity", is_link=True)
-    out = written(tmp_path / "out", with_manifest(made, manifest()))
-    if not target:
-        (out / "spank/bin/apptainer").unlink()
-        (out / "spank/bin/apptainer").write_text("singularity")
-    (fault,) = load_tree(out).faults
-    assert (fault.code, fault.subject) == ("release-edited", "spank/bin/apptainer")
+    before = (everything(tmp_path), out.stat().st_ino)
+    assert not write_tree(tree(), out)
+    assert (everything(tmp_path), out.stat().st_ino) == before
 
 
 @pytest.mark.parametrize("bits", [0o000, 0o077])
@@ -59,27 +47,15 @@ def test_modes_do_not_depend_on_the_umask(tmp_path: Path, bits: int) -> None:
     assert modes["made/out/spank/task_prolog"] == modes["made/out/spank/bin/singularity"] == 0o755
 
 
-def test_the_same_tree_again_touches_nothing(tmp_path: Path) -> None:
-    out = written(tmp_path / "out")
-    before = (everything(tmp_path), out.stat().st_ino)
-    assert not write_tree(tree(), out)
-    assert (everything(tmp_path), out.stat().st_ino) == before
-
-
 def test_another_tree_takes_its_place_and_leaves_nothing_of_the_old(tmp_path: Path) -> None:
+    """Nor is anything lost with a file that was removed, or a mode that was changed."""
     out = written(tmp_path / "out", tree(OLD, cpe="24.03"))
-    assert write_tree(tree(), out)
-    assert load_tree(out).manifest.release == NEW
-    assert not (out / "modules/singularity-CPEbits/24.03.lua").exists()
-    assert names(tmp_path) == ["out"]
-
-
-def test_a_removed_file_and_a_changed_mode_are_put_right(tmp_path: Path) -> None:
-    out = written(tmp_path / "out")
     (out / "spank/task_prolog").unlink()
     (out / "spank/bin/singularity").chmod(0o600)
     assert write_tree(tree(), out)
-    assert load_tree(out).faults == ()
+    assert (load_tree(out).manifest.release, load_tree(out).faults) == (NEW, ())
+    assert not (out / "modules/singularity-CPEbits/24.03.lua").exists()
+    assert names(tmp_path) == ["out"]
 
 
 def test_a_folder_of_somebody_is_refused_untouched(tmp_path: Path) -> None:
@@ -175,31 +151,5 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, old: bool) -> 
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     # The mtime of the parent has changed with the temporary folder.
-    assert [(path, found[2]) for path, found in everything(tmp_path).items()] == [
-        (path, found[2]) for path, found in before.items()
-    ]
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("old", [False, True], ids=["new", "over another"])
-def test_killed_anywhere_what_is_there_is_the_old_or_the_new_tree_whole(tmp_path: Path, old: bool) -> None:
-    place, out = tmp_path / "place", tmp_path / "place" / "out"
-
-    def start() -> None:
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir()
-        if old:
-            written(out, tree(OLD, cpe="24.03"))
-
-    seen, gaps = set(), []
-    for change in kills(start, lambda: write_tree(tree(), out)):
-        seen.add(change.split()[0])
-        if out.exists():
-            assert load_tree(out).faults == (), change
-        elif old:
-            gaps.append(change.split()[0])
-        write_tree(tree(), out)
-        assert load_tree(out).manifest.release == NEW
-        assert names(place) == ["out"], change
-    assert {"open", "os.write", "os.mkdir", "os.chmod", "os.rename"} <= seen
-    assert gaps == (["os.rename"] if old else []), "only a kill between the two renames leaves no tree"
+    contents = [(path, found[2]) for path, found in everything(tmp_path).items()]
+    assert contents == [(path, found[2]) for path, found in before.items()]

@@ -16,9 +16,8 @@ from tests.support.dict_trees import Link, write_tree
 from tests.support.elves import elf
 from tests.support.images import sif
 from tests.support.sites import site_text
-from tests.support.twin_hosts import LIBCXI, MPI, host
+from tests.support.twin_hosts import FABRIC, LIBCXI, MPI, compute_node, host, mount_table
 from tests.unit.release.conftest import Check, Node
-from tests.unit.release.host.test_mounts import table
 
 Changes = Mapping[str, bytes | Link | None]
 HOST = ["--host", "--root", "root", "--host-root", "host"]
@@ -34,23 +33,44 @@ def test_a_node_that_has_all_is_silent(node: Node, capsys: pytest.CaptureFixture
     assert output.err.endswith(" matches host: 22 checks passed\n")
 
 
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ({f"{LIBCXI}.6.0": None}, (LIBCXI, "host-path", CPEBITS)),
-        ({f"{LIBCXI}.6.0": elf("libcxi.so.2")}, (LIBCXI, "host-library", CPEBITS)),
-        (
-            {MPI: None, "/opt/cray/pe/mpich/8.1.32": b""},
-            ("/opt/cray/pe/mpich/8.1.32", "host-path", "CPE 25.03 (cray-mpich)"),
-        ),
-    ],
-    ids=["broken link", "another SONAME", "no directory"],
-)
-def test_each_fault_is_named(node: Node, check: Check, change: Changes, expected: tuple[str, str, str]) -> None:
-    files = {**host(), **change}
+CRAY = dict.fromkeys(path for path in compute_node() if path.startswith("/opt/cray/"))
+NEW_FABRIC = "/opt/cray/libfabric/2.0.1/lib64/libfabric.so.1"
+#: What is changed on a compute node, and of the one finding its path, code, what needs it, and the exit code: 5 where
+#: only this node can have it, 1 where the whole system may, as after an update.
+FAULTS: Mapping[str, tuple[Changes, str, str, str, int]] = {
+    "library gone": ({LIBCXI: None, f"{LIBCXI}.6.0": None}, LIBCXI, "host-path", CPEBITS, 5),
+    "broken link": ({f"{LIBCXI}.6.0": None}, LIBCXI, "host-path", CPEBITS, 5),
+    "empty library": ({f"{LIBCXI}.6.0": b""}, LIBCXI, "library-damaged", CPEBITS, 5),
+    "another SONAME": ({f"{LIBCXI}.6.0": elf("libcxi.so.2")}, LIBCXI, "host-library", CPEBITS, 1),
+    "update of one library": (
+        {f"{LIBCXI}.6.0": None, f"{LIBCXI}.7.0": elf("libcxi.so.1")},
+        *(LIBCXI, "host-path", CPEBITS, 1),
+    ),
+    "another release of libfabric": (
+        {FABRIC: None, f"{FABRIC}.29.0": None, NEW_FABRIC: elf("libfabric.so.1")},
+        *("/opt/cray/libfabric/1.22.0", "host-path", "platform 2026-01 (libfabric)", 1),
+    ),
+    "no directory": (
+        {MPI: None, "/opt/cray/pe/mpich/8.1.32": b""},
+        *("/opt/cray/pe/mpich/8.1.32", "host-path", "CPE 25.03 (cray-mpich)", 1),
+    ),
+    # What would be below a path that is missing follows from that.
+    "all of it gone": (CRAY, "/opt/cray", "host-path", CPEBITS, 5),
+    "all of it behind a broken link": (
+        {**CRAY, "/opt/cray": Link("/opt/hpe/cray")},
+        *("/opt/cray", "host-path", CPEBITS, 5),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FAULTS)
+def test_each_fault_is_one_finding(node: Node, check: Check, case: str) -> None:
+    changes, *expected, expected_code = FAULTS[case]
+    files = {**compute_node(), **changes}
     node({path: content for path, content in files.items() if content is not None})
-    _, (fault,) = check()
-    assert (fault["path"], fault["code"], fault["expected"]) == expected
+    code, (fault,) = check()
+    assert [fault["path"], fault["code"], fault["expected"]] == expected
+    assert (code, "drain" in fault) == (expected_code, expected_code == 5)
 
 
 @pytest.mark.parametrize(
@@ -69,17 +89,6 @@ def test_what_users_may_not_read_is_named(node: Node, check: Check, path: str, m
     assert fault["found"].startswith(f"/{path} has mode {mode:04o}, which shuts users out; needed by ")
 
 
-CRAY = [path for path in host() if path.startswith("/opt/cray/")]
-
-
-@pytest.mark.parametrize("link", [{"/opt/cray": Link("/opt/hpe/cray")}, {}], ids=["broken link", "gone"])
-def test_what_would_be_below_a_path_that_is_missing_is_not_named(
-    node: Node, check: Check, link: dict[str, Link]
-) -> None:
-    node({**{path: content for path, content in host().items() if path not in CRAY}, **link})
-    assert [(fault["code"], fault["path"]) for fault in check()[1]] == [("host-path", "/opt/cray")]
-
-
 def test_damage_of_the_release_its_root_and_its_policy_is_named(node: Node, check: Check) -> None:
     node(host())
     prolog = Path("root/current/spank/task_prolog").resolve()
@@ -87,32 +96,26 @@ def test_damage_of_the_release_its_root_and_its_policy_is_named(node: Node, chec
     Path("root/releases").chmod(0o775)
     Path("root/policy").write_text("act default\n")
     code, found = check()
-    assert [(one["code"], one["path"]) for one in found] == [
+    assert [(fault["code"], fault["path"]) for fault in found] == [
         ("root-open", f"{Path('root').resolve()}/releases"),
         ("policy-damaged", ""),
         ("release-mode", str(prolog)),
     ]
     assert code == 1
-
-
-def test_a_release_without_a_manifest_is_all_that_is_named(node: Node, check: Check) -> None:
-    node(host())
     Path("root/current/MANIFEST.json").write_text("{}")
-    _, (fault,) = check()
-    assert fault["path"] == f"{Path('root/current').resolve()}/MANIFEST.json"
+    assert check()[1][-1]["path"] == f"{Path('root/current').resolve()}/MANIFEST.json"
 
 
 def test_a_release_of_another_site_or_platform_is_refused(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
     node(host())
     assert main(["check", "lumi", *HOST]) == 2
     assert "release of site twin, not of lumi" in capsys.readouterr().err
-    text = site_text().replace("2026-01:", "2026-02:").replace("platform: 2026-01", "platform: 2026-02")
-    Path("site.yaml").write_text(text)
+    Path("site.yaml").write_text(site_text(("2026-01:", "2026-02:"), ("platform: 2026-01", "platform: 2026-02")))
     assert main(["check", "site.yaml", *HOST]) == 2
     assert "for platform 2026-01, which the site description does not have" in capsys.readouterr().err
 
 
-# ---------------------------------------------------------------- plans
+# ---- plans
 
 RCCL = "/appl/plugin/lib/librccl-net.so"
 IMAGE = "/appl/images/torch.sif"
@@ -135,8 +138,8 @@ lines:
 BOTH = "plans/a.yaml, plans/b.yaml"
 
 
-def deploy_plans(folder: Path, image: str = IMAGE) -> None:
-    """Render with two plans and deploy; the host is in `host`."""
+def deploy_plans(folder: Path, image: str = IMAGE) -> Path:
+    """Render with two plans and deploy, for the host in `host`, which is returned."""
     top = write_tree(folder / "host", host() | {RCCL: elf("librccl-net.so.0"), IMAGE: sif()})
     (top / "usr/bin/apptainer").chmod(0o755)
     (folder / "site.yaml").write_text(site_text(("modules:\n", "plans: [plans/a.yaml, plans/b.yaml]\nmodules:\n")))
@@ -146,13 +149,12 @@ def deploy_plans(folder: Path, image: str = IMAGE) -> None:
     (folder / "plans/b.yaml").write_text(text.replace("IMAGE", "/appl/images/gone.sif").replace("/copies/", "/more/"))
     assert main(["render", "--site", "site.yaml", "--out", "out"]) == 0
     assert main(["deploy", "out", "root", "--apply"]) == 0
+    return top
 
 
 @pytest.fixture
-def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    deploy_plans(tmp_path)
-    return tmp_path / "host"
+def planned(tmp_path: Path) -> Path:
+    return deploy_plans(tmp_path)
 
 
 def test_of_a_good_node_only_the_image_that_is_gone_is_noted(planned: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -183,21 +185,16 @@ def test_what_is_wrong_with_a_planned_file_is_named(
     (planned / source[1:]).unlink()
     if content is not None:
         write_tree(planned, {path: content})
-    found = [(one["path"], one["code"], one["expected"]) for one in check("site.yaml")[1]]
+    found = [(fault["path"], fault["code"], fault["expected"]) for fault in check("site.yaml")[1]]
     assert found == ([(source, code, BOTH)] if code else [])
 
 
-def test_a_folder_of_the_library_path_that_is_gone_is_named(planned: Path, check: Check) -> None:
-    (planned / "appl/plugin").rename(planned / "appl/other")
-    found = [(one["path"], one["code"], one["expected"]) for one in check("site.yaml")[1]]
-    assert found == [("/appl/plugin/lib", "host-path", BOTH)]
-
-
-def test_what_its_missing_mount_takes_away_is_not_named(planned: Path, check: Check) -> None:
+def test_a_folder_of_a_plan_that_is_gone_is_named_unless_its_mount_is_missing(planned: Path, check: Check) -> None:
     shutil.rmtree(planned / "appl/plugin")
-    mounted = table("/scratch", "/project", "/projappl", "/flash")
-    write_tree(planned, {"/proc/self/mountinfo": mounted})
-    assert [(one["path"], one["code"]) for one in check("site.yaml")[1]] == [("/appl", "host-mount")]
+    found = [(fault["path"], fault["code"], fault["expected"]) for fault in check("site.yaml")[1]]
+    assert found == [("/appl/plugin/lib", "host-path", BOTH)]
+    write_tree(planned, {"/proc/self/mountinfo": mount_table("/scratch", "/project", "/projappl", "/flash")})
+    assert [(fault["path"], fault["code"]) for fault in check("site.yaml")[1]] == [("/appl", "host-mount")]
 
 
 @pytest.mark.parametrize("kind", ["another image", "a pipe"])
@@ -208,13 +205,10 @@ def test_another_image_behind_the_path_is_a_fault(planned: Path, check: Check, k
         os.mkfifo(image)
     else:
         image.write_bytes(sif((1, b"another", 0, 0)))
-    assert [(one["path"], one["code"]) for one in check("site.yaml")[1]] == [(IMAGE, "plan-image-changed")]
+    assert [(fault["path"], fault["code"]) for fault in check("site.yaml")[1]] == [(IMAGE, "plan-image-changed")]
 
 
-def test_render_says_that_an_image_is_not_the_planned_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_render_notes_that_an_image_is_not_the_planned_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     image = tmp_path / "mine.sif"
     image.write_bytes(sif())
     deploy_plans(tmp_path, str(image))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -15,11 +16,20 @@ import pytest
 
 from lumisite.release.root import locked
 from lumisite.release.tree import load_tree
-from lumisite.render.manifest import MANIFEST
-from tests.support.scene import THIRD, Run, current, deploy
-from tests.support.trees import NEW, OLD, everything, manifest, tree, with_manifest, written
-
-NEXT = "lumisite: check that it fits: lumisite status ROOT\nlumisite: go back: lumisite rollback ROOT\n"
+from lumisite.render.manifest import MANIFEST, ModuleSummary
+from tests.support.rendered_trees import (
+    NEW,
+    OLD,
+    THIRD,
+    current,
+    deploy,
+    everything,
+    manifest,
+    tree,
+    with_manifest,
+    written,
+)
+from tests.unit.release.conftest import Run
 
 
 def test_without_apply_nothing_is_written(run: Run) -> None:
@@ -30,20 +40,17 @@ def test_without_apply_nothing_is_written(run: Run) -> None:
     assert not Path("ROOT").exists()
 
 
-def test_apply_shows_the_difference_and_moves_a_relative_link(run: Run) -> None:
+def test_a_deploy_copies_the_tree_whole_leaves_the_old_release_and_moves_a_relative_link(run: Run) -> None:
     deploy("old")
+    before = everything(Path("ROOT/releases") / OLD)
     code, out, err = run("deploy", "new", "ROOT", "--apply")
-    assert (code, err) == (0, NEXT)
+    assert (code, err) == (
+        0,
+        "lumisite: check that it fits: lumisite status ROOT\nlumisite: go back: lumisite rollback ROOT\n",
+    )
     assert "- module singularity-CPEbits/25.03: /opt/cray/libfabric/1.15.2.0\n" in out
     assert out.endswith(f"deployed {NEW} (before: {OLD})\n")
     assert str(Path("ROOT/current").readlink()) == f"releases/{NEW}"
-    assert current() == NEW
-
-
-def test_a_deployed_release_is_a_whole_copy_and_the_old_one_stays_as_it_was() -> None:
-    deploy("old")
-    before = everything(Path("ROOT/releases") / OLD)
-    deploy("new")
     assert everything(Path("ROOT/releases") / OLD) == before
     copied, rendered = everything(Path("ROOT/releases") / NEW), everything(Path("new"))
     assert {path: (mode, text) for path, (mode, _, text) in copied.items()} == {
@@ -51,7 +58,7 @@ def test_a_deployed_release_is_a_whole_copy_and_the_old_one_stays_as_it_was() ->
     }
 
 
-@pytest.mark.parametrize("bits", [0, 0o007, 0o077])
+@pytest.mark.parametrize("bits", [0, 0o077])
 def test_users_can_read_and_only_the_admin_can_write_whatever_the_umask_is(run: Run, bits: int) -> None:
     before = os.umask(bits)
     try:
@@ -69,7 +76,7 @@ def test_users_can_read_and_only_the_admin_can_write_whatever_the_umask_is(run: 
     assert not load_tree(Path("ROOT/current")).faults
 
 
-def test_a_root_of_somebody_else_says_whose_it_is(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_root_of_somebody_else_is_refused_with_the_owners_name(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     deploy("old")
     really = os.open
 
@@ -94,7 +101,7 @@ def test_a_file_system_without_locks_is_refused(run: Run, monkeypatch: pytest.Mo
     assert (code, "ROOT/.lock: cannot be locked: No locks available" in err) == (3, True)
 
 
-def test_what_is_deployed_already_is_nothing_to_do(run: Run) -> None:
+def test_what_is_deployed_already_is_nothing_to_do(run: Run, tmp_path: Path) -> None:
     deploy("new")
     before = everything(Path("ROOT"))
     assert run("deploy", "new", "ROOT") == (0, f"no difference to {NEW}\n", "")
@@ -102,19 +109,14 @@ def test_what_is_deployed_already_is_nothing_to_do(run: Run) -> None:
         0,
         f"no difference to {NEW}\nnothing to do: {NEW} is deployed\n",
     )
-    unchanged = {path for path in before if path != ".lock"}
-    after = everything(Path("ROOT"))
-    assert {path: after[path] for path in unchanged} == {path: before[path] for path in unchanged}
-    assert set(after) == set(before)
-
-
-def test_another_id_with_the_same_content_is_nothing_to_do(run: Run, tmp_path: Path) -> None:
-    deploy("new")
     written(tmp_path / "same", tree("2026-01-000000000000"))
     code, out, _ = run("deploy", "same", "ROOT", "--apply")
     assert code == 0
     assert f"nothing to do: {NEW} is deployed and has the same content as 2026-01-000000000000" in out
-    assert current() == NEW
+    after = everything(Path("ROOT"))
+    assert {path: after[path] for path in after if path != ".lock"} == {
+        path: before[path] for path in before if path != ".lock"
+    }
 
 
 @pytest.mark.parametrize(
@@ -144,11 +146,7 @@ def test_a_tree_that_is_not_as_it_was_rendered_is_refused(
     [
         (lambda root: root.write_text(""), 2, "[root-unfit]"),
         (lambda root: (root / "current").mkdir(parents=True), 1, "[root-damaged]"),
-        (
-            lambda root: (root.mkdir(), (root / "current").symlink_to("/etc")),
-            1,
-            "[root-damaged]",
-        ),
+        (lambda root: (root.mkdir(), (root / "current").symlink_to("/etc")), 1, "[root-damaged]"),
         (lambda root: (root.mkdir(), (root / "history").write_text("x\n")), 1, "history:1: "),
         (lambda root: (root.mkdir(), (root / "releases").write_text("")), 3, "cannot deploy"),
         (lambda root: (root / ".lock").mkdir(parents=True), 3, "cannot lock"),
@@ -165,41 +163,45 @@ def test_a_root_that_is_not_ours_is_refused_in_one_line(
     prepare(Path("ROOT"))
     before = everything(tmp_path)
     found, _, err = run("deploy", "new", "ROOT", "--apply")
-    assert found == code
-    assert message in err
-    assert err.count("\n") == 1
+    assert (found, message in err, err.count("\n")) == (code, True, 1)
     after = everything(tmp_path)
-    after.pop("ROOT/.lock", None)
-    before.pop("ROOT/.lock", None)
-    assert {path: found[2] for path, found in after.items()} == {path: found[2] for path, found in before.items()}
+    assert {path: found[2] for path, found in after.items() if path != "ROOT/.lock"} == {
+        path: found[2] for path, found in before.items() if path != "ROOT/.lock"
+    }
 
 
 def test_a_root_inside_the_tree_is_refused(run: Run) -> None:
     code, _, err = run("deploy", "new", "new/ROOT", "--apply")
-    assert code == 2
-    assert "is inside new, the tree to deploy" in err
+    assert (code, "is inside new, the tree to deploy" in err) == (2, True)
     assert not load_tree(Path("new")).faults
+
+
+@pytest.mark.parametrize("options", [[], ["--apply"]])
+def test_a_tree_of_another_site_is_refused_and_both_are_named(run: Run, tmp_path: Path, options: list[str]) -> None:
+    written(tmp_path / "foreign", with_manifest(tree(THIRD), replace(manifest(THIRD), site="university")))
+    deploy("old")
+    code, out, err = run("deploy", "foreign", "ROOT", *options)
+    assert (code, out) == (2, "")
+    assert "[root-unfit]" in err
+    assert "holds releases of site lumi, and foreign is of site university" in err
+    assert [path.name for path in Path("ROOT/releases").iterdir()] == [OLD]
 
 
 def test_an_id_with_other_content_is_refused(run: Run, tmp_path: Path) -> None:
     deploy("new", "old")
     written(tmp_path / "other", tree(NEW, libfabric="9.9"))
     code, _, err = run("deploy", "other", "ROOT", "--apply")
-    assert code == 1
-    assert "[release-damaged]" in err
-    assert current() == OLD
+    assert (code, "[release-damaged]" in err, current()) == (1, True, OLD)
     # The same without a line in the history: a deploy that was killed before it came so far.
     Path("ROOT/history").unlink()
     assert run("deploy", "other", "ROOT", "--apply")[0] == 1
 
 
-def test_a_current_release_that_is_gone_is_told_and_replaced(run: Run) -> None:
+def test_a_current_release_that_is_gone_is_reported_and_replaced(run: Run) -> None:
     deploy("old")
     Path("ROOT/releases", OLD).rename("gone")
     code, _, err = run("deploy", "new", "ROOT", "--apply")
-    assert code == 0
-    assert f"{OLD}: missing, though" in err
-    assert current() == NEW
+    assert (code, f"{OLD}: missing, though" in err, current()) == (0, True, NEW)
 
 
 def test_a_release_folder_can_be_deployed_again(run: Run) -> None:
@@ -210,25 +212,7 @@ def test_a_release_folder_can_be_deployed_again(run: Run) -> None:
     assert current() == THIRD
 
 
-# -- the site of a root
-
-
-@pytest.mark.parametrize("options", [[], ["--apply"]])
-def test_a_tree_of_another_site_is_refused_and_both_are_named(run: Run, tmp_path: Path, options: Sequence[str]) -> None:
-    written(tmp_path / "foreign", with_manifest(tree(THIRD), replace(manifest(THIRD), site="university")))
-    deploy("old")
-    before = everything(Path("ROOT/releases"))
-    code, out, err = run("deploy", "foreign", "ROOT", *options)
-    assert (code, out) == (2, "")
-    assert "[root-unfit]" in err
-    assert "holds releases of site lumi" in err
-    assert (current(), everything(Path("ROOT/releases"))) == (OLD, before)
-
-
-# -- two at once
-
-
-def test_a_second_deploy_is_told_who_is_at_work(run: Run) -> None:
+def test_while_one_is_at_work_a_second_deploy_is_refused_with_the_name_of_the_first(run: Run) -> None:
     deploy("old")
     root = Path("ROOT").resolve()
     with locked(root, "anna@uan01"):
@@ -244,3 +228,74 @@ def test_a_second_deploy_is_told_who_is_at_work(run: Run) -> None:
         assert run("status", "ROOT", "--all")[0] == 0
     assert current() == OLD
     deploy("new")
+
+
+# ---- what somebody changed by hand in a deployed release
+
+
+def test_edits_in_the_current_release_are_named_and_stay_in_it(run: Run) -> None:
+    deploy("old")
+    Path("ROOT/current/spank/task_prolog").write_text("#!/bin/sh\n# fixed at night\n")
+    Path("ROOT/current/modules/mine.lua").write_text("-- mine\n")
+    before = everything(Path("ROOT/releases", OLD))
+    for options in (["--details"], ["--apply", "--details"]):
+        code, out, err = run("deploy", "new", "ROOT", *options)
+        assert code == (0 if "--apply" in options else 1)
+        assert "-# fixed at night\n" in out
+        assert re.search(r"\n  modules/mine.lua: .*\[release-edited\]", err)
+        assert re.search(r"\n  spank/task_prolog: .*\(\S+, 20\d\d-\d\d-\d\dT.*\[release-edited\]", err)
+    assert everything(Path("ROOT/releases", OLD)) == before
+    assert current() == NEW
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda top: (top / "spank").chmod(0o700),
+        lambda top: (top / "spank/task_prolog").unlink(),
+        lambda top: (top / MANIFEST).write_text("{"),
+        lambda top: (top / "notes").mkdir(),
+        lambda top: (top / MANIFEST).write_text(
+            with_manifest({}, manifest(OLD))[MANIFEST].text  # reads well, but is not the one that was deployed
+        ),
+    ],
+)
+def test_nothing_is_written_into_a_damaged_release_and_another_one_is_deployed(
+    run: Run, edit: Callable[[Path], object]
+) -> None:
+    deploy("old")
+    edit(Path("ROOT/releases", OLD))
+    before = everything(Path("ROOT/releases"))
+    for options in ([], ["--apply"]):
+        code, _, err = run("deploy", "old", "ROOT", *options)
+        assert (code, "[release-damaged]" in err) == (1, True)
+    assert everything(Path("ROOT/releases")) == before
+    assert run("deploy", "new", "ROOT", "--apply")[0] == 0
+    assert current() == NEW
+
+
+# ---- what is printed
+
+
+def test_a_large_difference_is_a_summary_of_a_screen_and_whole_with_details(run: Run, tmp_path: Path) -> None:
+    summary = ModuleSummary(binds=tuple(f"/opt/{number:03}" for number in range(200)))
+    modules = {f"m{number:02}/1": summary for number in range(40)}
+    tasks = {"settings": {f"VARIABLE_{number}": "1" for number in range(50)}}
+    files = {**tree(NEW), **{f"modules/{name}.lua": tree()["spank/task_prolog"] for name in modules}}
+    written(tmp_path / "large", with_manifest(files, replace(manifest(NEW), modules=modules, tasks=tasks)))
+    deploy("old")
+    code, out, err = run("deploy", "large", "ROOT")
+    assert code == 1
+    lines = (out + err).splitlines()
+    assert len(lines) <= 23
+    assert f"release {OLD} -> {NEW}" == lines[0]
+    assert "+ platform: 2026-01" in lines
+    assert re.search(r"^and \d+ more lines$", out, re.MULTILINE)
+    assert re.search(r"^4[0-9] files: \d+ new, \d+ changed", out, re.MULTILINE)
+    assert "all of it: lumisite deploy large ROOT --details\n" in err
+    assert "deploy it: lumisite deploy large ROOT --apply\n" in err
+    code, out, err = run("deploy", "large", "ROOT", "--details")
+    assert code == 1
+    assert "+ setting VARIABLE_49: 1\n" in out
+    assert "\n+++ b/modules/singularity-CPEbits/25.03.lua\n" in out
+    assert "all of it" not in err

@@ -1,4 +1,4 @@
-"""MANIFEST.json: the same bytes each time; whatever else lies in its place is refused with a reason."""
+"""A rendered tree as it is read: its MANIFEST.json, or why that is none, and links that lead out of it."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from lumisite.render.manifest import (
     MANIFEST,
     ManifestLibrary,
     PlanSummary,
+    RenderedFile,
     format_manifest,
     parse_manifest,
 )
-from tests.support.trees import manifest, tree
+from tests.support.rendered_trees import manifest, tree, with_manifest, written
 
 GOOD = json.loads(tree()[MANIFEST].text)
 ENTRY = {"sha256": "0" * 64, "mode": "0644"}
 PLAN: dict[str, Any] = {"images": [], "digest": "", "libraries": [], "folders": []}
 
 
-def test_what_is_written_reads_back_the_same() -> None:
+def test_a_manifest_that_is_written_reads_back_the_same() -> None:
     plan = PlanSummary(("*/a é.sif",), "d", (ManifestLibrary("/a", "/b", "a.so.1"),), ("/lib",))
-    written = replace(manifest(), plans={"a.yaml": plan}, tasks={"settings": {'"\\': "\u4e2d"}})
-    assert parse_manifest(format_manifest(written).encode(), "M") == written
+    full = replace(manifest(), plans={"a.yaml": plan}, tasks={"settings": {'"\\': "\u4e2d"}})
+    assert parse_manifest(format_manifest(full).encode(), "M") == full
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,6 @@ def test_what_is_written_reads_back_the_same() -> None:
     [
         ("format", 2, "format"),
         ("release", "../../etc", "release"),
-        ("site", None, "site"),
         ("stacks", {"rocm": [6.2]}, "stacks.rocm[0]"),
         ("files", {"/etc/passwd": ENTRY}, "files./etc/passwd"),
         ("files", {"a/../../b": ENTRY}, "files.a/../../b"),
@@ -48,13 +48,12 @@ def test_what_is_written_reads_back_the_same() -> None:
         ("plans", {"a.yaml": {**PLAN, "libraries": [{"source": "/a"}]}}, "plans.a.yaml.libraries[0].soname"),
     ],
 )
-def test_a_wrong_value_is_named_with_its_key(key: str, value: object, place: str) -> None:
+def test_a_wrong_value_of_a_manifest_is_named_with_its_key(key: str, value: object, place: str) -> None:
     with pytest.raises(DifferenceError) as caught:
         parse_manifest(json.dumps({**GOOD, key: value}).encode(), "site-out/MANIFEST.json")
     text = str(caught.value)
     assert text.startswith("site-out/MANIFEST.json:1:")
-    assert f": {place}: " in text
-    assert "\n" not in text
+    assert (f": {place}: " in text, "\n" in text) == (True, False)
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"\xff\xfe", b"[" * 100_000, b"1" * 5000, b"{}"], ids=range(6))
@@ -79,3 +78,15 @@ def test_a_manifest_that_cannot_be_read_is_named(tmp_path: Path, plant: Callable
     with pytest.raises(DifferenceError) as caught:
         load_tree(tmp_path)
     assert (caught.value.finding.code, caught.value.finding.subject) == (code, str(path))
+
+
+@pytest.mark.parametrize("target", ["../task_prolog", "/bin/sh", "gone", ""])
+def test_a_link_of_a_tree_leads_to_a_file_of_its_own_folder(tmp_path: Path, target: str) -> None:
+    """Also where the manifest is made to fit it: whoever deploys the tree is root."""
+    files = {**tree(), "spank/bin/apptainer": RenderedFile(target or "singularity", is_link=True)}
+    out = written(tmp_path / "out", with_manifest(files, manifest()))
+    if not target:
+        (out / "spank/bin/apptainer").unlink()
+        (out / "spank/bin/apptainer").write_text("singularity")
+    (fault,) = load_tree(out).faults
+    assert (fault.code, fault.subject) == ("release-edited", "spank/bin/apptainer")

@@ -8,19 +8,20 @@ from pathlib import Path
 import pytest
 
 from lumisite.release import prune
-from tests.support.scene import Run, current, deploy
-from tests.support.trees import tree, written
+from tests.support.rendered_trees import current, deploy, tree, written
+from tests.unit.release.conftest import Run
 
 IDS = [f"2026-0{number}-00000000000{number}" for number in range(1, 9)]
 RELEASES = Path("ROOT/releases")
 
 
 @pytest.fixture
-def eight(tmp_path: Path) -> None:
+def eight(tmp_path: Path, run: Run) -> Run:
     """Eight rendered trees, of which seven were deployed one after the other, all this minute."""
     for number, name in enumerate(IDS):
         written(tmp_path / name, tree(name, libfabric=f"1.{number}"))
     deploy(*IDS[:7])
+    return run
 
 
 def age(*names: str) -> None:
@@ -36,66 +37,45 @@ def there() -> list[str]:
     return sorted(path.name for path in RELEASES.iterdir())
 
 
-@pytest.mark.usefixtures("eight")
-def test_what_jobs_may_still_use_stays(run: Run) -> None:
+def test_what_jobs_may_still_use_stays(eight: Run) -> None:
     assert there() == IDS[:7]
     age(IDS[0])
-    assert run("deploy", IDS[7], "ROOT", "--apply")[1].endswith(f"\nremoved {IDS[0]}\n")
+    assert eight("deploy", IDS[7], "ROOT", "--apply")[1].endswith(f"\nremoved {IDS[0]}\n")
     assert there() == IDS[1:]
 
 
-@pytest.mark.usefixtures("eight")
-def test_the_newest_five_stay_however_old_they_are(run: Run) -> None:
+def test_the_newest_five_stay_however_old_they_are(eight: Run) -> None:
     age(*IDS)
-    _, out, err = run("deploy", IDS[7], "ROOT")
+    _, out, err = eight("deploy", IDS[7], "ROOT")
     gone = [f"lumisite: would be removed: {Path('ROOT').resolve()}/releases/{name}" for name in reversed(IDS[:3])]
     assert [line for line in err.splitlines() if "removed" in line] == gone
     assert there() == IDS[:7]
-    assert json.loads(run("deploy", IDS[7], "ROOT", "--json", "--keep", "3")[1])["removed"] == IDS[4::-1]
-    assert run("deploy", IDS[7], "ROOT", "--apply")[0] == 0
+    assert json.loads(eight("deploy", IDS[7], "ROOT", "--json", "--keep", "3")[1])["removed"] == IDS[4::-1]
+    assert eight("deploy", IDS[7], "ROOT", "--apply")[0] == 0
     assert there() == IDS[3:]
     assert current() == IDS[7]
-    assert run("rollback", "ROOT")[0] == 0
+    assert eight("rollback", "ROOT")[0] == 0
     assert "would be removed" not in out
 
 
-@pytest.mark.usefixtures("eight")
-def test_what_is_edited_or_not_of_the_history_stays(run: Run) -> None:
+def test_what_is_edited_or_not_of_the_history_stays(eight: Run) -> None:
     age(*IDS)
     (RELEASES / IDS[1] / "modules/mine.lua").write_text("-- mine")
     (RELEASES / IDS[0]).rename(RELEASES / "2026-01-aaaaaaaaaaaa")
-    assert run("deploy", IDS[7], "ROOT", "--apply", "--keep", "1")[0] == 0
+    assert eight("deploy", IDS[7], "ROOT", "--apply", "--keep", "1")[0] == 0
     assert there() == ["2026-01-aaaaaaaaaaaa", IDS[1], *IDS[6:]], "the one before the new one is where rollback goes"
 
 
-@pytest.mark.usefixtures("eight")
-def test_where_rollback_goes_stays_after_a_rollback(run: Run) -> None:
+def test_where_rollback_goes_stays_after_a_rollback(eight: Run) -> None:
     age(*IDS)
-    assert run("rollback", "ROOT", IDS[2])[0] == 0
+    assert eight("rollback", "ROOT", IDS[2])[0] == 0
     age(*IDS)
-    assert run("deploy", IDS[7], "ROOT", "--apply", "--keep", "1")[0] == 0
+    assert eight("deploy", IDS[7], "ROOT", "--apply", "--keep", "1")[0] == 0
     assert {IDS[2], IDS[7]} <= {*there()}
-    assert run("rollback", "ROOT")[0] == 0
+    assert eight("rollback", "ROOT")[0] == 0
     assert current() == IDS[2]
 
 
 def test_no_release_is_too_few_to_keep(run: Run) -> None:
     assert run("deploy", "new", "ROOT", "--keep", "0")[0] == 2
     assert prune.KEPT == 5
-
-
-@pytest.mark.usefixtures("eight")
-def test_killed_while_it_removes_one_the_next_deploy_finishes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    age(*IDS)
-    with monkeypatch.context() as patched:
-        patched.setattr(prune, "remove", killed)
-        assert run("deploy", IDS[7], "ROOT", "--apply")[0] != 0
-    assert current() == IDS[7]
-    assert IDS[2] not in there(), "never there in part"
-    assert run("rollback", "ROOT")[0] == 0
-    assert not [name for name in there() if name.startswith(".")]
-
-
-def killed(path: Path) -> None:
-    if path.name.endswith(IDS[2]):
-        raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""Small rendered trees that are consistent with their manifests."""
+"""Small rendered trees that are consistent with their manifests, and the deployment root `ROOT` for them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from lumisite.cli import main
 from lumisite.release.files import write_tree
+from lumisite.release.tree import load_tree
 from lumisite.render.manifest import MANIFEST, Manifest, ModuleSummary, RenderedFile, file_entries, format_manifest
 
-OLD, NEW = "2025-06-0123456789ab", "2026-01-ba9876543210"
+OLD, NEW, THIRD = "2025-06-0123456789ab", "2026-01-ba9876543210", "2026-07-aaaaaaaaaaaa"
 
 
 def tree(release: str = NEW, *, libfabric: str = "1.22.0", cpe: str = "25.03") -> dict[str, RenderedFile]:
@@ -69,6 +71,18 @@ def everything(top: Path) -> dict[str, tuple[int, int, bytes | str]]:
             content = path.read_bytes()
         found[str(path.relative_to(top))] = (status.st_mode, status.st_mtime_ns, content)
     return found
+
+
+def deploy(*names: str) -> None:
+    for name in names:
+        assert main(["deploy", name, "ROOT", "--apply"]) == 0
+
+
+def current() -> str:
+    """Return the release that users load, which must be whole."""
+    link = Path("ROOT/current")
+    assert not load_tree(link).faults
+    return link.readlink().name
 
 
 def many(modules: int, release: str = NEW) -> dict[str, RenderedFile]:
