@@ -50,7 +50,7 @@ def recognise_family(site: Site, paths: tuple[str, ...], image: Contents) -> tup
             pattern = next(pattern for pattern in site.families[name].paths if fnmatch.fnmatchcase(path, pattern))
             return name, _recognised(name, f"by its path, {pattern}")
     for name, family in site.families.items():
-        matches = (fnmatch.fnmatchcase(image.labels.get(key, ""), value) for key, value in family.labels.items())
+        matches = (_has_label(image, key, pattern) for key, pattern in family.labels.items())
         if family.labels and all(matches):
             return name, _recognised(name, f"by its labels, {', '.join(family.labels)}")
     for name, family in site.families.items():
@@ -58,6 +58,10 @@ def recognise_family(site: Site, paths: tuple[str, ...], image: Contents) -> tup
             if resolve(image.tree, path).entry is not None:
                 return name, _recognised(name, f"by {path} in it")
     return None
+
+
+def _has_label(image: Contents, key: str, pattern: str) -> bool:
+    return key in image.labels and fnmatch.fnmatchcase(image.labels[key], pattern)
 
 
 def _recognised(family: str, by: str) -> Finding:
