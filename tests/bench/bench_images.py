@@ -9,8 +9,7 @@ from pathlib import Path
 
 from tests.bench.measure import Row, cost, in_turn, seconds
 from tests.support.dict_trees import Link, write_tree
-from tests.support.images import PARTITION, PRIMARY, SQUASHFS, sif, squash
-from tests.unit.images.test_contents import laif
+from tests.support.images import PARTITION, PRIMARY, SQUASHFS, laif, sif, squash
 
 LUMISITE = str(Path(sys.executable).parent / "lumisite")
 IMAGES, BUILDS, FILES = 200, 10, 2000

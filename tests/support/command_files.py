@@ -24,12 +24,11 @@ from lumisite.validate.run.plan import JobPlan, plans_of
 from lumisite.validate.run.request import request_json
 from tests.support.dict_trees import Link, write_tree
 from tests.support.example_runs import Maintenance, write_runs
-from tests.support.images import PARTITION, PRIMARY, SQUASHFS, sif, squash
+from tests.support.images import PARTITION, PRIMARY, SQUASHFS, laif, sif, squash
 from tests.support.nodes import AFTER, BEFORE, lumi_node
 from tests.support.records import DATA
 from tests.support.rendered_trees import NEW, OLD, tree, written
 from tests.support.requests import LOADED, a_request
-from tests.unit.images.test_contents import laif
 
 #: Runs a command line, for what commands write themselves.
 Call = Callable[[str], object]

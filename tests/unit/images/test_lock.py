@@ -11,22 +11,21 @@ from typing import Any
 import pytest
 
 from lumisite.cli import main
+from lumisite.errors import ToolError
+from lumisite.images import lock as lock_of_images
 from lumisite.images.digest import digest_of
 from lumisite.images.lock import format_lock, parse_lock, unlike_lock
 from lumisite.machine.host import open_file
 from lumisite.site.load import load_site
 from tests.support.dict_trees import Memory, write_tree
-from tests.support.image_folders import LATEST, NEW, OLD, Output, image_folder, lumi_text, make_sif, retarget
-from tests.support.images import needs_mksquashfs, squash
+from tests.support.images import LATEST, NEW, OLD, Output, image_folder, laif, make_sif, needs_mksquashfs, squash
 from tests.support.sites import printed_codes
-from tests.unit.images.test_contents import laif
 
 pytestmark = [pytest.mark.usefixtures("at_lumi"), needs_mksquashfs]
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def folder(tmp_path: Path) -> Path:
     return image_folder(tmp_path)
 
 
@@ -41,6 +40,12 @@ def changes(capsys: Output, *words: str, code: int = 1) -> list[dict[str, Any]]:
     found = json.loads(capsys.readouterr().out)
     assert isinstance(found, list)
     return found
+
+
+def retarget(folder: Path) -> None:
+    """Let the alias lead to the new image."""
+    (folder / LATEST).unlink()
+    (folder / LATEST).symlink_to(NEW)
 
 
 def test_the_same_images_give_the_same_lock(folder: Path, capsys: Output) -> None:
@@ -72,9 +77,8 @@ def test_a_moved_alias_names_both_files_and_what_differs(folder: Path, capsys: O
 
 
 def test_every_difference_has_its_kind(folder: Path, capsys: Output) -> None:
-    make_sif(folder / "stays.sif", {"/etc/a": b"1"})
-    make_sif(folder / "goes.sif", {"/etc/a": b"1"})
-    make_sif(folder / "breaks.sif", {"/etc/a": b"1"})
+    for name in ("stays.sif", "goes.sif", "breaks.sif"):
+        make_sif(folder / name, {"/etc/a": b"1"})
     lock(folder)
     (folder / "goes.sif").unlink()
     (folder / "breaks.sif").write_bytes(b"")
@@ -82,8 +86,7 @@ def test_every_difference_has_its_kind(folder: Path, capsys: Output) -> None:
     make_sif(folder / OLD, {"/etc/a": b"2"})
     shutil.copy2(folder / NEW, folder / "copy.sif")
     (folder / "copy.sif").rename(folder / NEW)  # the same content is no change
-    found = changes(capsys)
-    assert [(Path(one["path"]).name, one["kind"]) for one in found] == [
+    assert [(Path(change["path"]).name, change["kind"]) for change in changes(capsys)] == [
         ("goes.sif", "vanished"),
         ("breaks.sif", "broken"),
         (Path(OLD).name, "changed"),
@@ -106,13 +109,23 @@ def test_given_paths_are_remembered_and_can_be_fewer(folder: Path, capsys: Outpu
     retarget(folder)
     (folder / NEW).unlink()
     assert len(changes(capsys)) == 2
-    assert [one["kind"] for one in changes(capsys, str(folder / LATEST))] == ["vanished"]
+    assert [change["kind"] for change in changes(capsys, str(folder / LATEST))] == ["vanished"]
     assert changes(capsys, str(folder / OLD), code=0) == []
 
 
+def test_an_unpacked_image_is_compared_by_what_it_states(tmp_path: Path, capsys: Output) -> None:
+    sandbox = write_tree(tmp_path / "a.sif", laif() | {"/.singularity.d/labels.json": b"{}"})
+    lock(tmp_path)
+    (sandbox / "opt/rocm-6.4.4/.info/version").write_text("7.0.2-56\n")
+    (sandbox / "opt/rocm").unlink()
+    (change,) = changes(capsys)
+    assert change["what"] == ["other content under the same name", "ROCm 6.4.4 -> 7.0.2"]
+
+
 def test_an_image_that_is_not_as_the_sites_lock_has_it_is_found_by_its_header(folder: Path) -> None:
-    Path("site.yaml").write_text(lumi_text().replace("\nimages:\n", "\nimages:\n  lock: images.lock\n", 1))
-    assert "lock: images.lock" in Path("site.yaml").read_text()
+    text = load_site("lumi").data.decode()
+    assert text.count("\nimages:\n") == 1
+    Path("site.yaml").write_text(text.replace("\nimages:\n", "\nimages:\n  lock: images.lock\n"))
     loaded, path = load_site("./site.yaml"), str(folder / OLD)
     digits = digest_of(open_file(path)).partition(":")[2][:16]
     assert unlike_lock(loaded, path, "0" * 16) is None, "no lock"
@@ -122,24 +135,6 @@ def test_an_image_that_is_not_as_the_sites_lock_has_it_is_found_by_its_header(fo
     found = unlike_lock(loaded, path, "0" * 16)
     assert found is not None
     assert (found.code, found.subject) == ("locked-image-changed", path)
-
-
-def test_an_unpacked_image_is_compared_by_what_it_states(tmp_path: Path, capsys: Output, monkeypatch: Any) -> None:
-    monkeypatch.chdir(tmp_path)
-    sandbox = write_tree(tmp_path / "a.sif", laif() | {"/.singularity.d/labels.json": b"{}"})
-    write_tree(tmp_path / "b.sif", {"/.singularity.d/labels.json": b"{}"})
-    (tmp_path / "latest.sif").symlink_to("a.sif")
-    lock(tmp_path)
-    (sandbox / "opt/rocm-6.4.4/.info/version").write_text("7.0.2-56\n")
-    (sandbox / "opt/rocm").unlink()
-    (tmp_path / "latest.sif").unlink()
-    (tmp_path / "latest.sif").symlink_to("b.sif")
-    moved, changed = changes(capsys)
-    assert changed["what"][0] == "other content under the same name"
-    assert moved["what"][0].startswith(f"leads to {tmp_path}/b.sif, before to {tmp_path}/a.sif")
-
-
-# Digests
 
 
 def test_the_digest_sees_what_its_page_says(folder: Path, tmp_path: Path) -> None:
@@ -163,28 +158,21 @@ def _flipped(content: bytes, at: int) -> bytes:
     return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
 
 
-# Bad locks
+# ---- bad locks
 
 
-def test_no_other_file_is_replaced_by_a_lock(folder: Path, capsys: Output) -> None:
-    for name in (OLD, LATEST):
-        before = (folder / name).read_bytes()
-        assert main(["images", str(folder), "--lock", str(folder / name)]) == 2
-        assert "it is not replaced" in capsys.readouterr().err
-        assert (folder / name).read_bytes() == before
-    lock(folder)
-    assert main(["images", str(folder), "--lock", "images.lock", "--site", "twin"]) == 2
-    assert "[keys-contradict]" in capsys.readouterr().err
+@pytest.mark.parametrize("name", [OLD, LATEST])
+def test_no_other_file_is_replaced_by_a_lock(folder: Path, capsys: Output, name: str) -> None:
+    before = (folder / name).read_bytes()
+    assert main(["images", str(folder), "--lock", str(folder / name)]) == 2
+    assert "it is not replaced" in capsys.readouterr().err
+    assert (folder / name).read_bytes() == before
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (
-            '"site": "lumi"',
-            '"site": "twin"',
-            ":{n}:11: site: keys-contradict",
-        ),
+        ('"site": "lumi"', '"site": "twin"', ":{n}:11: site: keys-contradict"),
         ('"digest": "header:', '"digest": "header:x', ":{n}:17: images.{image}.digest: value-wrong"),
         ('"images": {', '"images": {"x": {},', ":{n}:19: images.x: value-wrong"),
         ('"given": [', '"given": ', ":4:3: file-unreadable"),
@@ -201,16 +189,27 @@ def test_a_damaged_lock_is_named_with_line_and_key(
     capsys.readouterr()
     assert main(["images", "--check", "--lock", "images.lock"]) == 2
     error = capsys.readouterr().err
-    message = message.replace("{n}", str(number))
-    assert printed_codes(error) == "images.lock" + message.replace("{image}", str(folder / OLD))
-    assert error.count("\n") == 1
+    expected = message.replace("{n}", str(number)).replace("{image}", str(folder / OLD))
+    assert (printed_codes(error), error.count("\n")) == (f"images.lock{expected}", 1)
 
 
 def test_usage_that_makes_no_sense_is_refused(folder: Path, capsys: Output) -> None:
-    for words, said in (
+    for words, message in (
         (["--check"], "--check: needs --lock FILE"),
         (["--check", "--lock", "no.lock"], "(`lumisite images --lock no.lock` writes it)"),
         (["--lock", str(folder)], "it is not a file but a directory"),
     ):
         assert main(["images", *words]) in (2, 3)
-        assert said in capsys.readouterr().err
+        assert message in capsys.readouterr().err
+
+
+def test_a_lock_that_is_closed_comes_with_the_command_that_opens_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may read everything, so the refusal of the system is made here."""
+
+    def refuse(path: Path, _most: int) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(lock_of_images, "read_file", refuse)
+    with pytest.raises(ToolError) as caught:
+        lock_of_images.read_optional(Path("/images.lock"))
+    assert caught.value.finding.advice == "chmod o+r /images.lock"

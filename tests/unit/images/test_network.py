@@ -6,7 +6,7 @@ import pytest
 
 from lumisite.findings.finding import Severity
 from lumisite.images.lock import LockedImage, holds_by_lock
-from lumisite.images.network import libfabric_release, without_network
+from lumisite.images.network import without_network
 from lumisite.images.versions import ReadImage
 from lumisite.site.images import Holds
 from lumisite.site.load import load_site
@@ -21,37 +21,10 @@ HOST, GONE = "/opt/cray/libfabric/1.22.0/lib64", "/opt/cray/libfabric/1.15.2.0/l
 DEF, DOCKER = "/.singularity.d/env/90-environment.sh", "/.singularity.d/env/10-docker2singularity.sh"
 
 
-def image(script: str = "", *, of: str = DEF, plugin: bytes | None = None, **files: str) -> ReadImage:
-    """Return an image with a plugin, a script of its environment, and other files, by their names with their paths."""
-    content: Files = {PLUGIN: plugin or elf("librccl-net.so"), of: script.encode()}
-    return ReadImage(LUMI, DictTree({**content, **{path: elf("libfabric.so.1") for path in files.values()}}))
-
-
-@pytest.mark.parametrize(
-    ("known", "plugin", "release", "lacking"),
-    [
-        (image("TOP=/opt/cray/libfabric\nexport LD_LIBRARY_PATH=$TOP/1.22.0/lib64:/opt/x"), True, "1.22.0", ""),
-        (image(f'export LD_LIBRARY_PATH="${{LD_LIBRARY_PATH:-"{GONE}:/opt/cray/pe/lib64"}}"', of=DOCKER), False, None, GONE),
-        (image(plugin=elf("librccl-net.so", runpath=f"/opt/lib:{GONE}")), False, None, GONE),
-        (image(plugin=elf("librccl-net.so", rpath=HOST)), True, "1.22.0", ""),
-        (image(plugin=elf("librccl-net.so", runpath="$ORIGIN/../net"), own="/opt/net/libfabric.so.1"), True, None, ""),
-        (image(f"export LD_LIBRARY_PATH={GONE}", own="/usr/lib64/libfabric.so.1"), True, None, ""),
-        (image("export LD_LIBRARY_PATH=/opt/libfabric-2.4.0/lib", own="/opt/libfabric-2.4.0/lib/libfabric.so.1"), True, "2.4.0", ""),
-        # No folder is named, and none has it.
-        (image(), False, None, "/usr/lib64"),
-        # What a program's start-up scripts add is not known.
-        (image(f"export LD_LIBRARY_PATH=$(find_it):{GONE}"), None, None, ""),
-        (image(f"export LD_LIBRARY_PATH={GONE}", own="/opt/libfabric/lib/libfabric.so.1"), None, None, ""),
-    ],
-)  # fmt: skip
-def test_a_plugin_finds_its_libfabric_where_its_loader_looks(
-    known: ReadImage, plugin: bool | None, release: str | None, lacking: str
-) -> None:
-    found = known.holds("lumi-rocm")
-    assert (found.plugin, found.lacking) == (plugin, lacking)
-    assert found.libfabric == (None if release is None else parse_version(release))
-    # A lock knows the same.
-    assert by_lock(known).plugin == plugin
+def image(script: str = "", *, of: str = DEF, plugin: bytes | None = None, own: str = "") -> ReadImage:
+    """Return an image with a plugin, a script of its environment, and maybe its own libfabric in a folder."""
+    files: Files = {PLUGIN: plugin or elf("librccl-net.so"), of: script.encode()}
+    return ReadImage(LUMI, DictTree({**files, **({f"{own}/{FABRIC}": elf(FABRIC)} if own else {})}))
 
 
 def by_lock(known: ReadImage, platform: str | None = None) -> Holds:
@@ -64,6 +37,34 @@ def by_lock(known: ReadImage, platform: str | None = None) -> Holds:
         libfabric_versions=search.versions,
     )
     return holds_by_lock(LUMI, "/lumi-rocm-rocm-x.sif", locked, platform)
+
+
+@pytest.mark.parametrize(
+    ("known", "plugin", "release", "lacking"),
+    [
+        (image("TOP=/opt/cray/libfabric\nexport LD_LIBRARY_PATH=$TOP/1.22.0/lib64:/opt/x"), True, "1.22.0", ""),
+        (image(f'export LD_LIBRARY_PATH="${{LD_LIBRARY_PATH:-"{GONE}:/opt/x"}}"', of=DOCKER), False, None, GONE),
+        (image(plugin=elf("librccl-net.so", runpath=f"/opt/lib:{GONE}")), False, None, GONE),
+        (image(plugin=elf("librccl-net.so", rpath=HOST)), True, "1.22.0", ""),
+        (image(plugin=elf("librccl-net.so", runpath="$ORIGIN/../net"), own="/opt/net"), True, None, ""),
+        (image(f"export LD_LIBRARY_PATH={GONE}", own="/usr/lib64"), True, None, ""),
+        (image("export LD_LIBRARY_PATH=/opt/libfabric-2.4.0/lib", own="/opt/libfabric-2.4.0/lib"), True, "2.4.0", ""),
+        # A release is what is behind the name.
+        (image("export LD_LIBRARY_PATH=/opt/2.1/lib", own="/opt/2.1/lib"), True, None, ""),
+        # No folder is named, and none has it.
+        (image(), False, None, "/usr/lib64"),
+        # What a program's start-up scripts add is not known.
+        (image(f"export LD_LIBRARY_PATH=$(find_it):{GONE}"), None, None, ""),
+        (image(f"export LD_LIBRARY_PATH={GONE}", own="/opt/libfabric/lib"), None, None, ""),
+    ],
+)
+def test_a_plugin_finds_its_libfabric_where_its_loader_looks(
+    known: ReadImage, plugin: bool | None, release: str | None, lacking: str
+) -> None:
+    found = known.holds("lumi-rocm")
+    assert (found.plugin, found.lacking) == (plugin, lacking)
+    assert found.libfabric == (None if release is None else parse_version(release))
+    assert by_lock(known).plugin == plugin, "a lock knows the same"
 
 
 def built_for(*versions: str, paths: str) -> bytes:
@@ -95,13 +96,11 @@ def test_a_plugin_cannot_load_an_older_libfabric_of_the_image(defined: list[str]
     own = f"/opt/net/{FABRIC}"
     files: Files = {PLUGIN: built_for("FABRIC_1.7", paths="/opt/net"), own: elf(FABRIC, verdef=defined)}
     known = ReadImage(LUMI, DictTree(files))
-    too_old = (
-        f"jobs of several nodes go over TCP: its plugin needs FABRIC_1.7 of libfabric, and {own} has up to FABRIC_1.6"
-    )
+    too_old = f"its plugin needs FABRIC_1.7 of libfabric, and {own} has up to FABRIC_1.6"
     for found in (known.holds("lumi-rocm"), by_lock(known)):
         assert found.plugin is plugin
         messages = [finding.message for finding in without_network("x.sif", found, Severity.INFO)]
-        assert messages == ([] if plugin else [too_old])
+        assert messages == ([] if plugin else [f"jobs of several nodes go over TCP: {too_old}"])
 
 
 def test_the_platform_and_the_binds_of_the_family_decide_what_the_host_has() -> None:
@@ -111,13 +110,6 @@ def test_the_platform_and_the_binds_of_the_family_decide_what_the_host_has() -> 
     assert new.holds(None).plugin is True
     university = load_site("university").site
     assert ReadImage(university, new.tree).holds(None).plugin is None, "its description names no libfabric"
-
-
-@pytest.mark.parametrize(
-    ("path", "release"), [("/opt/libfabric-2.4.0/lib/x", "2.4.0"), ("/opt/libfabric/lib/x", None), ("/opt/2.1/x", None)]
-)
-def test_a_path_names_the_release(path: str, release: str | None) -> None:
-    assert libfabric_release(path) == release
 
 
 def test_what_the_image_sets_of_the_ledger_is_known() -> None:

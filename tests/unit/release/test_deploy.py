@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import re
 import stat
@@ -16,7 +14,7 @@ import pytest
 
 from lumisite.release.root import locked
 from lumisite.release.tree import load_tree
-from lumisite.render.manifest import MANIFEST, ModuleSummary
+from lumisite.render.manifest import MANIFEST
 from tests.support.rendered_trees import (
     NEW,
     OLD,
@@ -90,15 +88,6 @@ def test_a_root_of_somebody_else_is_refused_with_the_owners_name(run: Run, monke
     owner = Path("ROOT").owner()
     assert (code, out) == (3, "")
     assert f"belongs to {owner}, and you cannot write there; nothing was changed (run the command as {owner})" in err
-
-
-def test_a_file_system_without_locks_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(descriptor: int, operation: int) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
-    code, _, err = run("deploy", "new", "ROOT", "--apply")
-    assert (code, "ROOT/.lock: cannot be locked: No locks available" in err) == (3, True)
 
 
 def test_what_is_deployed_already_is_nothing_to_do(run: Run, tmp_path: Path) -> None:
@@ -272,30 +261,3 @@ def test_nothing_is_written_into_a_damaged_release_and_another_one_is_deployed(
     assert everything(Path("ROOT/releases")) == before
     assert run("deploy", "new", "ROOT", "--apply")[0] == 0
     assert current() == NEW
-
-
-# ---- what is printed
-
-
-def test_a_large_difference_is_a_summary_of_a_screen_and_whole_with_details(run: Run, tmp_path: Path) -> None:
-    summary = ModuleSummary(binds=tuple(f"/opt/{number:03}" for number in range(200)))
-    modules = {f"m{number:02}/1": summary for number in range(40)}
-    tasks = {"settings": {f"VARIABLE_{number}": "1" for number in range(50)}}
-    files = {**tree(NEW), **{f"modules/{name}.lua": tree()["spank/task_prolog"] for name in modules}}
-    written(tmp_path / "large", with_manifest(files, replace(manifest(NEW), modules=modules, tasks=tasks)))
-    deploy("old")
-    code, out, err = run("deploy", "large", "ROOT")
-    assert code == 1
-    lines = (out + err).splitlines()
-    assert len(lines) <= 23
-    assert f"release {OLD} -> {NEW}" == lines[0]
-    assert "+ platform: 2026-01" in lines
-    assert re.search(r"^and \d+ more lines$", out, re.MULTILINE)
-    assert re.search(r"^4[0-9] files: \d+ new, \d+ changed", out, re.MULTILINE)
-    assert "all of it: lumisite deploy large ROOT --details\n" in err
-    assert "deploy it: lumisite deploy large ROOT --apply\n" in err
-    code, out, err = run("deploy", "large", "ROOT", "--details")
-    assert code == 1
-    assert "+ setting VARIABLE_49: 1\n" in out
-    assert "\n+++ b/modules/singularity-CPEbits/25.03.lua\n" in out
-    assert "all of it" not in err

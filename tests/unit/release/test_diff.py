@@ -158,6 +158,15 @@ def test_what_the_helper_does_is_compared_entry_by_entry() -> None:
     assert to_json(found)["tasks"]["module_binds"]["/n"] == {"old": "m, always", "new": None}
 
 
+def test_a_summary_fits_on_a_screen() -> None:
+    settings = {f"VARIABLE_{number:02}": "1" for number in range(50)}
+    large = replace(manifest(), tasks={"settings": settings})
+    files = {f"modules/m{number}/1.lua": RenderedFile("") for number in range(40)}
+    lines = summary_lines(compare(on_disk(with_manifest({}, manifest())), on_disk(with_manifest(files, large))))
+    assert lines[:2] == ["+ setting VARIABLE_00: 1", "+ setting VARIABLE_01: 1"]
+    assert lines[16:] == ["and 34 more lines", "40 files: 40 new"]
+
+
 def test_the_file_of_a_module_with_a_new_version_is_compared_with_its_old_one() -> None:
     found = compare(on_disk(tree(OLD, cpe="24.03")), on_disk(tree(NEW)))
     changes = {file.new: (file.old, file.kind) for file in found.files if file.old and file.new}

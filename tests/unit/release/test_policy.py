@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -128,16 +127,6 @@ def test_what_the_helper_makes_of_a_policy_is_said_by_all(run: Run, kind: str) -
     assert fault in found["policy"]
     if kind != "folder":
         assert lines(run, "on") == ["on default"]
-
-
-def test_everybody_can_read_it_whatever_the_umask_is(run: Run) -> None:
-    before = os.umask(0o077)
-    try:
-        run("policy", "ROOT", "observe")
-    finally:
-        os.umask(before)
-    assert Path("ROOT/policy").stat().st_mode & 0o777 == 0o644
-    assert not [path for path in Path("ROOT").iterdir() if path.name.startswith(".lumisite-new-")]
 
 
 @pytest.mark.parametrize("limit", ["MOST_BYTES", "MOST_LINES"])

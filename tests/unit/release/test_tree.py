@@ -56,7 +56,7 @@ def test_a_wrong_value_of_a_manifest_is_named_with_its_key(key: str, value: obje
     assert (f": {place}: " in text, "\n" in text) == (True, False)
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"\xff\xfe", b"[" * 100_000, b"1" * 5000, b"{}"], ids=range(6))
+@pytest.mark.parametrize("content", [b"", b"[]", b"\xff\xfe", b"[" * 100_000, b"{}"], ids=range(5))
 def test_what_is_no_manifest_at_all_is_refused(content: bytes) -> None:
     with pytest.raises(DifferenceError, match=r"^M:"):
         parse_manifest(content, "M")

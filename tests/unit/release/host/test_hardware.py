@@ -98,10 +98,6 @@ FAULTS: Mapping[str, tuple[Plant, str, str, str]] = {
         without("/sys/class/cxi/", "/sys/class/net/hsn"),
         *("host-device", "adapters", "none of Slingshot in /sys/class/cxi, expected 4: no driver has them"),
     ),
-    "a GPU": (
-        without(GPU.format("c9")),
-        *("host-gpus", "GPUs", "7 of 8 GPUs of kind lumi-g can be used; not on the PCI bus: 0000:c9:00.0"),
-    ),
     "GPUs that fell off the bus or off their driver": (
         {**without(GPU.format("c1"), GPU.format("de")), f"{DRIVEN}0000:d6:00.0": None},
         "host-gpus",
@@ -109,12 +105,6 @@ FAULTS: Mapping[str, tuple[Plant, str, str, str]] = {
         "5 of 8 GPUs of kind lumi-g can be used; not on the PCI bus: 0000:c1:00.0 0000:de:00.0; without a driver: 0000:d6:00.0",
     ),
     "the driver": (NO_DRIVER, "host-gpus", "GPUs", "0 of 8 GPUs of kind lumi-g can be used; amdgpu is not loaded"),
-    "all GPUs, whose driver is loaded": (
-        without(*map(GPU.format, GPUS)),
-        "host-gpus",
-        "GPUs",
-        f"0 of 8 GPUs of kind lumi-g can be used; not on the PCI bus: {' '.join(f'0000:{bus}:00.0' for bus in GPUS)}",
-    ),
     "all GPUs and their driver, where Slurm counts them": (
         {**NO_DRIVER, **without(*map(GPU.format, GPUS)), **slurm(" Gres=gpu:mi250:8(S:0-3),nic:4")},
         "host-gpus",

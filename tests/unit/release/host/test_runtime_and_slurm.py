@@ -15,7 +15,9 @@ from lumisite.release.host.runtime import runtime
 from lumisite.release.host.system import locked_memory, task_prolog
 from lumisite.release.policy import PolicyLine
 from tests.support.captured import LUMI
-from tests.support.dict_trees import Link, write_tree
+from tests.support.dict_trees import write_tree
+from tests.support.sites import site_text
+from tests.support.twin_hosts import MOUNTED, compute_node, mount_table
 
 STARTER = "/usr/libexec/singularity/bin/starter-suid"
 CONF, SLURM_CONF = "/etc/singularity/singularity.conf", "/etc/slurm/slurm.conf"
@@ -145,30 +147,18 @@ def test_a_task_prolog_that_all_nodes_lack_drains_none(tmp_path: Path) -> None:
         assert (fault.code, fault.severity) == ("slurm-prolog", severity)
 
 
-def test_a_node_is_checked_before_anything_is_deployed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    node(tmp_path / "host", {CONF: "allow container sif = no\n", PROLOG: None, SLURM_CONF: "NodeName=nid1\n"})
-    names = ("pfs", "project", "projappl", "appl", "flash")
-    mounts = [
-        f"2{at} 20 0:2{at} / /{name} {'ro' if name == 'flash' else 'rw'} - lustre x:/{name} rw"
-        for at, name in enumerate(names)
-    ]
-    write_tree(
-        tmp_path / "host",
-        {
-            **{f"/{name}/.keep": b"" for name in (*names, "tmp", "opt/cray/libfabric/1.22.0")},
-            "/scratch": Link("/pfs/none"),
-            "/proc/self/mountinfo": "\n".join(["20 1 0:20 / / rw - tmpfs rootfs rw", *mounts, ""]).encode(),
-        },
-    )
+def test_a_node_is_checked_before_anything_is_deployed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = compute_node() | {"/proc/self/mountinfo": mount_table(*MOUNTED, read_only="/flash")}
+    del files["/scratch/.keep"], files["/usr/bin/apptainer"]
+    write_tree(tmp_path / "host", files)
+    (tmp_path / "host/tmp").mkdir()
     (tmp_path / "host/tmp").chmod(0o1777)
-    assert main(["check", "lumi", "--host", "--host-root", "host"]) == 1
+    Path("site.yaml").write_text(site_text(("root: /appl/lumisite", f"root: {tmp_path}/none")))
+    assert main(["check", "site.yaml", "--host", "--host-root", "host"]) == 1
     out, err = capsys.readouterr()
-    assert [line.rpartition(" ")[2] for line in out.splitlines()] == [
-        "[container-start]",
+    assert [line.rpartition(" ")[2] for line in out.splitlines()[:3]] == [
         "[host-mount]",
         "[host-path]",
+        "[host-runtime]",
     ]
     assert "no release is deployed, so the node is checked by the site description alone" in err
