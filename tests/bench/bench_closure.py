@@ -87,10 +87,7 @@ def _host(top: Path) -> Path:
 
 
 def _image(top: Path, count: int, megabytes: int) -> Path:
-    """A SIF with many small files and a few that do not pack, beside the libraries of openSUSE.
-
-    It is written in pieces: a process that is started counts what its parent held as its own memory.
-    """
+    """A SIF with many small files and a few that do not pack, beside the libraries of openSUSE."""
     choose = random.Random(1)
     write_tree(top, {f"/lib64/{path.name}": path.read_bytes() for path in (DATA / "suse155").iterdir()})
     for number in range(count):

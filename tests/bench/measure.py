@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 import subprocess
-import time
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -37,17 +37,27 @@ class Cost:
     peak_mib: float
 
 
+#: Runs the command behind the name of a file for its output, and prints its exit code and the values of a `Cost`. A
+#: process that is started counts what its parent held as its own memory, so a small one starts it.
+_RUN = """
+import json, os, sys, time
+start = time.perf_counter()
+to = [(os.POSIX_SPAWN_OPEN, 1, sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)]
+to += [(os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)]
+_, status, usage = os.wait4(os.posix_spawnp(sys.argv[2], sys.argv[2:], os.environ, file_actions=to), 0)
+took = time.perf_counter() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+print(json.dumps([os.waitstatus_to_exitcode(status), *took]))
+"""
+
+
 def cost(command: Sequence[str], environment: Mapping[str, str] | None = None, output: str = os.devnull) -> Cost:
     """Run a command and return what it took; `output` is the file for what it prints, a failure is an error."""
-    start = time.perf_counter()
-    with Path(output).open("wb") as stream:
-        process = subprocess.Popen(command, stdout=stream, stderr=subprocess.DEVNULL, env=environment)
-    _, status, usage = os.wait4(process.pid, 0)
-    elapsed = time.perf_counter() - start
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, command)
-    return Cost(elapsed, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+    run = [sys.executable, "-I", "-S", "-c", _RUN, output, *command]
+    done = subprocess.run(run, env=environment, check=True, capture_output=True, text=True)
+    code, *values = json.loads(done.stdout)
+    if code:
+        raise subprocess.CalledProcessError(code, command)
+    return Cost(*values)
 
 
 def seconds(command: Sequence[str], environment: Mapping[str, str] | None = None) -> float:

@@ -32,29 +32,14 @@ def lines(run: Run, *words: str) -> list[str]:
     return [line.text for line in found.lines]
 
 
-def test_a_word_for_all_jobs_replaces_the_policy(run: Run) -> None:
+def test_a_line_comes_first_or_in_the_place_of_its_like_and_a_word_for_all_jobs_replaces_all(run: Run) -> None:
     assert lines(run, "observe") == ["observe default"]
     assert lines(run, "on", "--partition", "dev-g") == ["on partition dev-g", "observe default"]
+    others = ["off partition standard-g", "off account project_462000001"]
+    words = ["off", "--account", "project_462000001", "--partition", "standard-g"]
+    assert lines(run, *words) == [*others, "on partition dev-g", "observe default"]
+    assert lines(run, "off", "--partition", "dev-g") == ["off partition dev-g", *others, "observe default"]
     assert lines(run, "off") == ["off default"]
-
-
-def test_a_line_comes_before_those_that_are_there_and_in_the_place_of_its_like(run: Run) -> None:
-    lines(run, "observe")
-    lines(run, "on", "--partition", "dev-g")
-    found = lines(run, "off", "--account", "project_462000001", "--partition", "standard-g")
-    assert found == [
-        "off partition standard-g",
-        "off account project_462000001",
-        "on partition dev-g",
-        "observe default",
-    ]
-    found = lines(run, "off", "--partition", "dev-g")
-    assert found == [
-        "off partition dev-g",
-        "off partition standard-g",
-        "off account project_462000001",
-        "observe default",
-    ]
 
 
 @pytest.mark.parametrize(

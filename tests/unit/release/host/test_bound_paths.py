@@ -42,7 +42,7 @@ FAULTS: Mapping[str, tuple[Changes, str, str, str, int]] = {
     "broken link": ({f"{LIBCXI}.6.0": None}, LIBCXI, "host-path", CPEBITS, 5),
     "empty library": ({f"{LIBCXI}.6.0": b""}, LIBCXI, "library-damaged", CPEBITS, 5),
     "another SONAME": ({f"{LIBCXI}.6.0": elf("libcxi.so.2")}, LIBCXI, "host-library", CPEBITS, 1),
-    "update of one library": (
+    "broken link by an update of one library": (
         {f"{LIBCXI}.6.0": None, f"{LIBCXI}.7.0": elf("libcxi.so.1")},
         *(LIBCXI, "host-path", CPEBITS, 1),
     ),
@@ -70,6 +70,7 @@ def test_each_fault_is_one_finding(node: Node, check: Check, case: str) -> None:
     node({path: content for path, content in files.items() if content is not None})
     code, (fault,) = check()
     assert [fault["path"], fault["code"], fault["expected"]] == expected
+    assert ("broken link to " in fault["found"]) == ("broken link" in case)
     assert (code, "drain" in fault) == (expected_code, expected_code == 5)
 
 
