@@ -39,13 +39,6 @@ def test_an_alias_is_followed_and_the_image_behind_it_described(folder: Path, ca
     assert latest["size"] == (folder / OLD).stat().st_size
     assert latest["versions"]["torch"]["value"] == "2.9.1"
     assert latest["digest"] == entries[Path(OLD).name]["digest"] != entries[Path(NEW).name]["digest"]
-    assert main(["images", str(folder / LATEST)]) == 0
-    output = capsys.readouterr()
-    lines = output.out.splitlines()
-    assert lines[:2] == [str(folder / LATEST), f"    -> {OLD}"]
-    assert lines[2].startswith("    image family laif-multitorch (by its path, */lumi-multitorch-*.sif); 0 MB; header:")
-    assert lines[3] == ("    ROCm 6.4.4, torch 2.9.1, libfabric 2.1.0, OFI plugin 1.4.0")
-    assert output.err == "lumisite: 1 image, all can be read\n"
 
 
 def test_an_unpacked_image_is_one_image(tmp_path: Path, capsys: Output) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -88,6 +89,19 @@ def test_a_root_of_somebody_else_is_refused_with_the_owners_name(run: Run, monke
     owner = Path("ROOT").owner()
     assert (code, out) == (3, "")
     assert f"belongs to {owner}, and you cannot write there; nothing was changed (run the command as {owner})" in err
+
+
+@pytest.mark.parametrize(("error", "code"), [(errno.EINVAL, 0), (errno.EIO, 3)])
+def test_a_file_system_may_have_no_fsync_of_folders_but_none_that_fails(
+    run: Run, monkeypatch: pytest.MonkeyPatch, error: int, code: int
+) -> None:
+    def refuse(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    assert run("deploy", "new", "ROOT", "--apply")[0] == code
+    assert os.path.lexists("ROOT/current") == (code == 0)
 
 
 def test_what_is_deployed_already_is_nothing_to_do(run: Run, tmp_path: Path) -> None:

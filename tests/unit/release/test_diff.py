@@ -151,10 +151,7 @@ def test_what_the_helper_does_is_compared_entry_by_entry() -> None:
         "+ CPU list g: tasks 1: 0-3",
     ]
     assert summary_lines(found) == meaning_lines(found)
-    assert to_json(found)["tasks"]["settings"] == {
-        "A (gpus no)": {"old": None, "new": "3"},
-        "A (gpus yes)": {"old": "1", "new": "2"},
-    }
+    assert to_json(found)["tasks"]["settings"]["A (gpus no)"] == {"old": None, "new": "3"}
     assert to_json(found)["tasks"]["module_binds"]["/n"] == {"old": "m, always", "new": None}
 
 
@@ -169,15 +166,12 @@ def test_a_summary_fits_on_a_screen() -> None:
 
 def test_the_file_of_a_module_with_a_new_version_is_compared_with_its_old_one() -> None:
     found = compare(on_disk(tree(OLD, cpe="24.03")), on_disk(tree(NEW)))
-    changes = {file.new: (file.old, file.kind) for file in found.files if file.old and file.new}
-    assert len(changes) == len(found.files)
-    assert changes == {
-        "modules/singularity-CPEbits/.modulerc.lua": ("modules/singularity-CPEbits/.modulerc.lua", "changed"),
-        "modules/singularity-CPEbits/25.03.lua": ("modules/singularity-CPEbits/24.03.lua", "renamed"),
-    }
-    assert "renamed a/modules/singularity-CPEbits/24.03.lua -> b/modules/singularity-CPEbits/25.03.lua" in (
-        file_lines(found)
-    )
+    folder = "modules/singularity-CPEbits"
+    assert [(file.old, file.new, file.kind) for file in found.files] == [
+        (f"{folder}/.modulerc.lua", f"{folder}/.modulerc.lua", "changed"),
+        (f"{folder}/24.03.lua", f"{folder}/25.03.lua", "renamed"),
+    ]
+    assert f"renamed a/{folder}/24.03.lua -> b/{folder}/25.03.lua" in file_lines(found)
 
 
 def files(old: dict[str, RenderedFile], new: dict[str, RenderedFile]) -> list[str]:

@@ -17,24 +17,6 @@ from tests.unit.release.conftest import Run
 NEXT = "lumisite: check that it fits: lumisite status ROOT\n"
 
 
-def test_rollback_goes_one_release_back_at_once_and_prints_what_changes(run: Run) -> None:
-    deploy("old", "new")
-    code, out, err = run("rollback", "ROOT")
-    assert (code, err) == (0, NEXT)
-    assert out == (
-        f"release {NEW} -> {OLD}\n"
-        "- platform: 2026-01\n"
-        "+ platform: 2025-06\n"
-        "- module singularity-CPEbits/25.03: /opt/cray/libfabric/1.22.0\n"
-        "+ module singularity-CPEbits/25.03: /opt/cray/libfabric/1.15.2.0\n"
-        "- module singularity-CPEbits/25.03: FI_VERSION: 1.22.0\n"
-        "+ module singularity-CPEbits/25.03: FI_VERSION: 1.15.2.0\n"
-        "1 file: 1 changed\n"
-        f"rolled back {NEW} -> {OLD}\n"
-    )
-    assert current() == OLD
-
-
 @pytest.mark.usefixtures("run")
 def test_a_reader_of_its_output_that_has_left_stops_no_rollback() -> None:
     deploy("old", "new")
@@ -47,7 +29,9 @@ def test_a_reader_of_its_output_that_has_left_stops_no_rollback() -> None:
 
 def test_rollback_goes_back_until_there_is_none_and_a_deploy_starts_from_there(run: Run) -> None:
     deploy("old", "new")
-    assert run("rollback", "ROOT")[0] == 0
+    code, out, err = run("rollback", "ROOT")
+    assert (code, out.splitlines()[-1], err, current()) == (0, f"rolled back {NEW} -> {OLD}", NEXT, OLD)
+    assert "- platform: 2026-01\n+ platform: 2025-06\n" in out
     code, _, err = run("rollback", "ROOT")
     assert (code, f"no release before {OLD}; nothing was changed" in err) == (3, True)
     deploy("third")

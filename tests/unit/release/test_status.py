@@ -32,12 +32,6 @@ def test_a_release_that_fits_needs_nothing(node: Node, capsys: Output) -> None:
     code, found = status(capsys)
     assert (code, found["site"], found["state"], found["before"]) == (0, "twin", "whole", None)
     assert (found["fits"], found["faults"], found["waiting"], found["next"]) == (True, [], [], "nothing")
-    assert main(WORDS) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split(maxsplit=1) == ["root", f"{Path('root').resolve()} of site twin"]
-    assert [line.split()[0] for line in lines] == [
-        *("root", "release", "for", "deployed", "previous", "policy", "host", "pending", "next")
-    ]
 
 
 def test_what_does_not_fit_comes_with_the_check_that_says_more(node: Node, capsys: Output) -> None:

@@ -191,12 +191,13 @@ def test_the_kernel_is_the_platforms() -> None:
 
 
 def test_a_login_node_has_fewer_of_all() -> None:
-    """Also one that Slurm knows, which is in no partition."""
+    """Also one that Slurm knows, but not one that is in a partition."""
     gone = without("/sys/class/cxi/cxi1/", "/sys/class/cxi/cxi2/", "/sys/class/cxi/cxi3/", GPU.format("c1"))
     gone = {**gone, "/var/spool/slurmd/x": None, **without("/sys/class/net/hsn")}
     assert found(gone) == []
     alone = "NodeName=nid005001 Gres=gpu:8\nPartitionName=a Nodes=nid[005002-005009]\n"
     assert found({**gone, "/etc/slurm/slurm.conf": alone.encode()}) == []
+    assert [code for code, _, _ in found({**gone, **slurm(" Gres=gpu:8")})] == ["host-gpus", *["host-interface"] * 4]
 
 
 # ---------------------------------------------------------------- nodes of no kind
