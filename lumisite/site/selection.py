@@ -189,7 +189,8 @@ def _candidates(site: Site, platform: str, stack: str, chosen: Sequence[Version]
         newest = next((other for other in chosen if other.minor == version.minor), None)
         if version in chosen:
             if not available.supported:
-                reason += f", found in: {site.releases(stack)[str(version)].found}"
+                found = site.releases(stack)[str(version)].found
+                reason += f", found in: {'image and host' if found == 'both' else found}"
             elif version in available.leftover:
                 reason += f" (the default is {available.default})"
         elif available.has(version):

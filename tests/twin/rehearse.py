@@ -45,7 +45,7 @@ def main() -> int:
     except LumisiteError as error:
         print(f"rehearse: {error}", file=sys.stderr)
         return error.exit_code
-    print(f"\n{len(rehearsal.failed)} of {rehearsal.steps} commands did not do what they should")
+    print(f"\n{rehearsal.steps - len(rehearsal.failed)} of {rehearsal.steps} commands did what they should")
     return 1 if rehearsal.failed else 0
 
 

@@ -82,7 +82,7 @@ def test_every_release_of_the_site_says_why_it_was_chosen_or_lost() -> None:
     reasons = {(c.kind, c.name): (c.chosen, c.reason) for c in selection.candidates}
     assert len(reasons) == len(LUMI.platforms) + sum(len(stack.releases) for stack in LUMI.stacks.values())
     driver = "range >=6.1,<7.1"
-    assert reasons["rocm", "6.2.4"] == (True, f"in {driver} of the driver, found in: both")
+    assert reasons["rocm", "6.2.4"] == (True, f"in {driver} of the driver, found in: image and host")
     assert reasons["rocm", "7.2"] == (
         False,
         f"outside the {driver} that is supported with the driver, and in use here; 6.2.4 chosen",
