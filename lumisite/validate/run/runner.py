@@ -55,7 +55,7 @@ class Runner:
         self.jobs = [LiveJob(plan) for plan in plans]
         self.collector = Collector(self.run, self.request.image_digest, self.report)
 
-    def restore(self, *, again: bool = False) -> None:
+    def restore(self, *, again: bool) -> None:
         """Restore the state of jobs from how they ended and their marks; with `again`, what Slurm lost is run again."""
         ends = self.run.ends()
         for job in self.jobs:

@@ -98,7 +98,7 @@ def test_a_bind_that_depends_on_the_image_is_a_fault(where: str, fault: str) -> 
         ("/x/mine.sif", None, None),
     ],
 )
-def test_a_name_tells_the_family_and_the_rocm_release(path: str, family: str | None, rocm: str | None) -> None:
+def test_a_name_states_the_family_and_the_rocm_release(path: str, family: str | None, rocm: str | None) -> None:
     holds = holds_by_name(LUMI, path)
     assert holds.family == family
     assert holds.stacks == {}, "no setting goes by a release that only a name states"

@@ -41,7 +41,7 @@ def refusal(**options: object) -> Finding:
         ({"rocm": ["6.2"], "cpe": ["25.09", "25.3"]}, ("2026-01", ["25.03", "25.09"], ["6.2.4"])),
     ],
 )
-def test_what_is_asked_for_gives_exact_releases_the_default_first(
+def test_what_is_requested_gives_exact_releases_the_default_first(
     options: dict[str, object], result: tuple[str, list[str], list[str]]
 ) -> None:
     assert chosen(**options) == result
@@ -77,7 +77,7 @@ def test_other_refusals_are_one_line(options: dict[str, object], code: str, subj
     assert (finding.code, finding.subject, finding.advice) == (code, subject, advice)
 
 
-def test_every_release_of_the_site_says_why_it_was_chosen_or_lost() -> None:
+def test_every_release_of_the_site_has_the_reason_why_it_was_chosen_or_lost() -> None:
     selection = resolve_selection(LUMI, rocm=["6.2"])
     reasons = {(c.kind, c.name): (c.chosen, c.reason) for c in selection.candidates}
     assert len(reasons) == len(LUMI.platforms) + sum(len(stack.releases) for stack in LUMI.stacks.values())

@@ -45,7 +45,7 @@ def steps(text: str) -> dict[str, str]:
     return {line.split()[1]: line for line in text.splitlines() if line.startswith("step ")}
 
 
-def test_slurm_is_asked_for_what_the_site_wants() -> None:
+def test_a_job_requests_what_the_site_wants() -> None:
     words = request(script("lumi", a_plan("lumi"), sbatch=("--account=project_1", "--qos=x")))
     assert {"--nodes=2", "--nodelist=nid005124,nid005125", "--gpus-per-node=8", "--no-requeue"} <= {*words}
     assert words[-3:] == ["--mem=0", "--account=project_1", "--qos=x"]
@@ -212,7 +212,7 @@ def test_a_node_is_captured_before_the_module_is_loaded_by_its_own_python_where_
 
 
 @pytest.mark.parametrize("python", ["no-such-python", "false"])
-def test_a_capture_that_cannot_be_made_costs_nothing_else_and_says_why(tmp_path: Path, python: str) -> None:
+def test_a_capture_that_cannot_be_made_costs_nothing_else_and_reports_why(tmp_path: Path, python: str) -> None:
     folder = run(tmp_path, {"good": "good"}, facts=(python, "/x", "-c", "import sys; sys.exit('too old')"))
     assert not (folder / "facts.json").exists()
     assert Run(folder.parent.parent).errors(folder.name, "facts.stderr")[-1] == "too old"
@@ -253,7 +253,7 @@ def test_a_bad_end_counts_only_if_all_nodes_still_take_steps(tmp_path: Path, sai
     assert ("no container" if end == "0" else said) in next(folder.glob("bad-*/stderr")).read_text()
 
 
-def test_what_a_users_login_files_set_does_not_reach_the_job_and_is_said(tmp_path: Path) -> None:
+def test_what_a_users_login_files_set_does_not_reach_the_job_and_is_recorded(tmp_path: Path) -> None:
     (tmp_path / ".bash_profile").write_text(
         "export SLURM_EXPORT_ENV=NONE APPTAINER_CLEANENV=1 FI_PROVIDER=tcp EDITOR=vi\n"
     )

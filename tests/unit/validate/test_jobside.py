@@ -168,7 +168,7 @@ def test_a_rank_ends_with_its_record_where_gloos_group_does_not_go(tmp_path: Pat
     assert record["world_size"] == 1
 
 
-def test_a_rank_takes_the_device_that_it_is_told(tmp_path: Path) -> None:
+def test_a_rank_takes_the_device_that_it_is_given(tmp_path: Path) -> None:
     words = "--backend xccl --device xpu --settings CCL_"
     done, record = meet(tmp_path, words, SLURM_LOCALID="4", CCL_X="1")
     assert done == ["set xpu:1", "met by xccl", "made on xpu:1", "waited for xpu:1"]
@@ -228,7 +228,7 @@ def test_ranks_of_a_node_leave_one_record_and_report_in_one_file(tmp_path: Path)
     assert not any("froze" in report for report in reports.values())
 
 
-def test_whose_process_listens_on_a_port_is_told() -> None:
+def test_whose_process_listens_on_a_port_is_recorded() -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         port = held.getsockname()[1]

@@ -38,7 +38,7 @@ def test_each_node_is_in_one_job_and_all_jobs_hang_together(count: int, size: in
     assert len(sets) == len({*sets})
 
 
-def test_a_dry_run_says_what_a_machine_costs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_prints_what_a_machine_costs(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["validate", "--site", "lumi", "--jobs", "1", "--out", "/scratch/x", "--dry-run", "--nodes"]
     for count, jobs in ((MOST_NODES, "1 job"), (MOST_NODES + 1, "6 jobs")):
         assert main([*words, str(count)]) == 0

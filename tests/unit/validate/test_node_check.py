@@ -44,7 +44,7 @@ def checked(checks: list[dict[str, Any]], down: str = "") -> list[Gate]:
 
 
 @pytest.mark.parametrize("severity", ["node", "fault"])
-def test_a_fault_of_one_node_is_told_of_it_with_its_remedy_whatever_its_severity_on_a_single_node(
+def test_a_fault_of_one_node_is_reported_with_its_remedy_whatever_its_severity_on_a_single_node(
     severity: str,
 ) -> None:
     bad, fine = checked([check(name, *[FUSE | {"severity": severity}] * (name == "n3")) for name in FOUR.nodes])
@@ -72,7 +72,7 @@ def test_that_no_node_has_a_task_prolog_is_the_sites_choice(without: tuple[str, 
     assert tuple(node for gate in failed for node in gate.nodes) == bad
 
 
-def test_one_bad_thing_of_a_node_is_told_once() -> None:
+def test_one_bad_thing_of_a_node_is_reported_once() -> None:
     checks = [check("n2", fault("hsn1", "host-interface"), fault("/dev/fuse")), check("n1", fault("hsn1"))]
     *told, _fine = checked(checks, down="hsn1")
     assert [(gate.nodes, gate.code, gate.values["subject"]) for gate in told] == [
@@ -103,12 +103,12 @@ NEEDED = fault("/lib/libc.so.6", "host-library") | {"expected": "/opt/lib64/libf
         (fault("/flashy"), "/flash", True),
     ],
 )
-def test_what_is_the_same_as_what_is_told(found: dict[str, str], told: str, again: bool) -> None:
+def test_what_follows_from_what_is_reported(found: dict[str, str], told: str, again: bool) -> None:
     known = [Located(Finding("node-path", Severity.NODE, "x", subject=told), "n2")]
     assert bool([*checked_nodes({"n2": check("n2", found)}, known, RELEASE)]) is again
 
 
-def test_a_node_where_the_check_does_not_run_is_fine_and_that_is_said_once() -> None:
+def test_a_node_where_the_check_does_not_run_is_fine_and_that_is_reported_once() -> None:
     lacking = check("n2") | {"faults": None, "code": 127, "words": "No module named lumisite"}
     late = check("n3") | {"faults": None, "code": 124}
     (fine,) = checked([check("n1"), lacking, late, check("n4")])

@@ -235,7 +235,7 @@ def test_a_library_with_other_content_is_named_and_of_two_nodes_both_are_in_doub
 
 
 @pytest.mark.parametrize("job", [FOUR, TWO], ids=["four", "two"])
-def test_a_mount_that_is_missing_behind_links_on_one_node_is_told_once(job: Expected) -> None:
+def test_a_mount_that_is_missing_behind_links_on_one_node_is_reported_once(job: Expected) -> None:
     for lost, why in (("lustref1", "project space on flash storage"), ("lustrep1", "project scratch space")):
         records = [on_lumi(name) for name in job.nodes]
         records[1]["mounts"] = [line for line in records[1]["mounts"] if lost not in line]
@@ -343,7 +343,7 @@ def test_a_node_whose_files_differ_is_named_and_of_two_nodes_both_are_in_doubt(
     assert of_two == [("nodes-disagree", path, TWO.nodes) for path in doubts]
 
 
-def test_a_file_below_what_is_known_of_its_node_is_not_said_again() -> None:
+def test_a_file_below_what_is_known_of_its_node_is_not_reported_again() -> None:
     files = files_of(FOUR, {IMAGE: {"size": 5}})
     for bad, expected in ((1, [("node-path", "/appl", ("n2",))]), (0, [("node-path", "/appl", ("n1",)), ("node-file", IMAGE, ("n2",))])):  # fmt: skip
         records = healthy(FOUR)

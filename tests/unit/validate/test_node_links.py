@@ -78,6 +78,6 @@ def test_a_network_on_which_nothing_works_is_no_nodes_fault(nodes: tuple[str, ..
     assert (severity, message, names) == ("fault", "hsn0, hsn1: no TCP connection between most nodes", nodes)
 
 
-def test_links_of_a_node_with_a_finding_tell_nothing() -> None:
+def test_links_of_a_node_with_a_finding_show_nothing() -> None:
     records = exchanged(SIX, lambda source, target, _: "connect" if "n2" in (source, target) else "")
     assert found(records, ["n2"]) == []

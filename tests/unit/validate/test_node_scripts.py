@@ -90,7 +90,7 @@ def test_a_node_records_which_mounts_the_links_in_a_folder_lead_to(tmp_path: Pat
         assert (done.stdout, done.stderr) == (printed, "")
 
 
-def test_a_node_that_cannot_record_says_so_and_what_is_away(tmp_path: Path) -> None:
+def test_a_node_that_cannot_record_reports_that_and_what_is_away(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     command = ["sh", "-c", NODE, "node.sh", f"{tmp_path}/file/out", "/tmp", "--", "/gone-1", "/usr"]
     done = subprocess.run(command, env={"SLURMD_NODENAME": "n9"}, capture_output=True, text=True, timeout=60)
@@ -177,7 +177,7 @@ def test_a_check_leaves_what_it_prints_or_why_it_did_not_run(
 # ---- what nodes send each other
 
 
-def test_a_node_sends_to_all_and_says_where_one_does_not_answer(tmp_path: Path) -> None:
+def test_a_node_sends_to_all_and_records_where_one_does_not_answer(tmp_path: Path) -> None:
     """Three nodes on this machine's own loopback, of which the third leaves the address of a port that is closed."""
     for name in ("node_exchange.py", "lumisite_record.py"):
         (tmp_path / name).write_bytes(scripts()[name].read_bytes())

@@ -126,7 +126,7 @@ def test_a_task_without_a_record_is_named() -> None:
     assert [found.node for found in of_nodes] == ["b"]
 
 
-def test_every_judge_says_so_when_there_is_no_record_at_all() -> None:
+def test_every_judge_reports_it_when_there_is_no_record_at_all() -> None:
     for probe in choose_probes(target_of("twin")):
         lines = judged(probe, [], a_job(("a", "b"), 2))
         assert lines, probe.name
@@ -146,7 +146,7 @@ WORDS = "FATAL: could not open image /appl/images/none.sif: no such file or dire
         ((124, 0), 1, "step-hung", "environment-2n-node: not done after 60 s"),
     ],
 )
-def test_a_step_that_ended_otherwise_is_told_in_its_words(
+def test_a_step_that_ended_otherwise_is_reported_in_its_words(
     exit_codes: tuple[int, ...], records: int, code: str, text: str
 ) -> None:
     """The first step has a record of each of so many nodes."""

@@ -97,7 +97,7 @@ def test_no_job_is_submitted_that_would_be_for_nothing(
     assert refusal.replace("ROOT", str(tmp_path)) in capsys.readouterr().err
 
 
-def test_why_no_node_could_be_captured_is_said_with_what_does_it_by_hand(tmp_path: Path) -> None:
+def test_why_no_node_could_be_captured_is_reported_with_what_does_it_by_hand(tmp_path: Path) -> None:
     run, plans = new_run(tmp_path / "run"), plans_of(a_request(), LOADED)
     assert no_capture(run, plans).startswith("no node could be captured: no job came so far (")
     (run.job_folder(plans[1].run)).mkdir(parents=True)

@@ -106,7 +106,7 @@ def test_a_folder_has_one_run_and_a_run_one_runner(tmp_path: Path) -> None:
         (None, ("idle", "idle"), "slurm-silent", "Slurm does not answer: Unable to contact slurm controller"),
     ],
 )
-def test_what_keeps_a_job_from_starting_is_said_once_in_slurms_words(
+def test_what_keeps_a_job_from_starting_is_reported_once_in_slurms_words(
     played: PlayedSlurm, run: Path, monkeypatch: pytest.MonkeyPatch, reason: str | None, states: tuple[str, str],
     code: str, message: str,
 ) -> None:  # fmt: skip
@@ -152,7 +152,7 @@ def test_a_job_that_slurm_may_have_heard_of_is_submitted_once(
 # ---- ends
 
 
-def test_a_refused_submission_ends_in_a_line_that_says_so(
+def test_a_refused_submission_ends_in_a_line_that_reports_it(
     played: PlayedSlurm, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_script: str) -> str:
@@ -177,7 +177,7 @@ def test_a_refused_submission_ends_in_a_line_that_says_so(
         ("FAILED", False, "job-failed", "the job ended as FAILED during two-2n"),
     ],
 )  # fmt: skip
-def test_a_job_that_ends_early_says_why_and_keeps_what_it_measured(
+def test_a_job_that_ends_early_reports_why_and_keeps_what_it_measured(
     played: PlayedSlurm, run: Path, state: str, away: bool, code: str, words: str
 ) -> None:
     played.stop_after, played.end_state = 1, state
@@ -203,7 +203,7 @@ AWAY = b"srun: error: Unable to confirm allocation for job 1: Unable to contact 
         (b"1 lost:two-2n 1000.5\n", AWAY, "job-step-lost", "not start two-2n: srun: error: Unable to confirm", NODES),
     ],
 )
-def test_a_script_that_ends_itself_says_why(
+def test_a_script_that_ends_itself_reports_why(
     played: PlayedSlurm, run: Path, monkeypatch: pytest.MonkeyPatch, end: bytes, stderr: bytes, code: str, words: str,
     nodes: tuple[str, ...],
 ) -> None:  # fmt: skip
@@ -345,6 +345,6 @@ def test_killed_behind_sbatch_the_job_is_found_again(
     assert len(played.jobs) == 2  # not three
 
 
-def test_a_full_disk_is_told_with_the_file() -> None:
+def test_a_full_disk_names_the_file() -> None:
     with pytest.raises(OSError, match=r"No space left on device: '/dev/full'"):
         append(Path("/dev/full"), b"line\n")

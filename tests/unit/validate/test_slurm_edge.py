@@ -49,7 +49,7 @@ def test_jobs_in_the_queue_need_one_question(fp: FakeProcess) -> None:
 @pytest.mark.parametrize(
     ("sacct", "state"), [("NODE_FAIL\n", "NODE_FAIL"), ("CANCELLED by 0\n", "CANCELLED"), ("", "")]
 )
-def test_a_job_that_squeue_has_forgotten_is_asked_for_in_the_accounting(
+def test_a_job_that_squeue_has_forgotten_is_looked_up_in_the_accounting(
     fp: FakeProcess, sacct: str, state: str
 ) -> None:
     squeue(fp, "1", err=FORGOTTEN)
@@ -105,7 +105,7 @@ def test_a_reservation_names_its_nodes(fp: FakeProcess) -> None:
 
 
 @pytest.mark.parametrize("times", [3, 99])
-def test_a_question_is_asked_again_with_patience(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+def test_a_query_is_repeated_with_patience(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
     now, asked = [0.0], []
 
     def run(argv: list[str]) -> subprocess.CompletedProcess[str]:
