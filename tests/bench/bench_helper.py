@@ -21,25 +21,6 @@ TASKS, NODES = 32, 2
 ROUNDS = 40
 
 EMPTY = "#!/bin/sh\nexit 0\n"
-#: Does what the helper does in the way Python is written, and starts the same program; it is spared the decisions.
-PYTHON = """#!/usr/bin/python3
-import os
-import re
-import subprocess
-from pathlib import Path
-
-for line in {lines!r}:
-    name, value = re.fullmatch("(.*?)=(.*)", line).groups()
-    if name not in os.environ:
-        print(f"export {{name}}={{value}}")
-private = Path(f"/tmp/python-{{os.getuid()}}")
-for name in ("miopen/db", "miopen/cache", "aiter"):
-    (private / name).mkdir(mode=0o700, parents=True, exist_ok=True)
-binds = [path for path in {paths!r} if Path(path).exists()]
-print("export BINDS=" + ",".join(binds))
-mask = hex(1 << int(os.environ["SLURM_LOCALID"]))
-subprocess.run(["taskset", "-p", mask, os.environ["SLURM_TASK_PID"]], capture_output=True)
-"""
 
 # All kinds in turn, so that a machine that slows down slows all; the first round only warms up.
 LOOP = """
@@ -59,34 +40,22 @@ def run() -> list[Row]:
     plan = ClusterPlan(nodes=NODES, images=("small",), cpus=64)
     with running(plan) as cluster:
         deploy_site(cluster)
-        return [*_prolog(cluster), _wrapper(cluster)]
+        return [_prolog(cluster), _wrapper(cluster)]
 
 
-def _prolog(cluster: Cluster) -> list[Row]:
+def _prolog(cluster: Cluster) -> Row:
     loaded = load_site("lumi")
     helper = seen_in(f"{EXCHANGE}/node", render_files(loaded, rocm=("6.2",))["spank/task_prolog"])
     _give_policy(cluster, loaded.site.root)
     be_node(cluster.exchange / "node", kernel_files(load_site("lumi").site, "lumi-g"))
     step = f"srun -p standard-g -N{NODES} -n{TASKS} --cpu-bind=none"
     _install(cluster, {"helper": helper, "empty": EMPTY})
-    said = cluster.run(f"LUMISITE_VERBOSE=1 SLURM_TASK_PROLOG={EXCHANGE}/helper {step} true").check().stdout
-    assert said.count("taskset refused") + said.count(": CPUs ") == TASKS, said
-    shown = f"srun -p standard-g -N{NODES} -n{NODES} env"
-    before, after = (
-        set(cluster.run(f"SLURM_TASK_PROLOG={EXCHANGE}/{kind} {shown}").check().stdout.splitlines())
-        for kind in ("empty", "helper")
-    )
-    lines = [line for line in sorted(after - before) if not line.startswith("SLURM")]
-    assert len(lines) > 10, lines
-    python = PYTHON.format(lines=lines, paths=["/opt/cray", "/scratch", "/appl", "/project"])
-    _install(cluster, {"python": python})
+    output = cluster.run(f"LUMISITE_VERBOSE=1 SLURM_TASK_PROLOG={EXCHANGE}/helper {step} true").check().stdout
+    assert output.count("taskset refused") + output.count(": CPUs ") == TASKS, output
     command = f"SLURM_TASK_PROLOG={EXCHANGE}/$kind {step} true >/dev/null"
-    times = _loop(cluster, ("empty", "helper", "python"), command)
+    times = _loop(cluster, ("empty", "helper"), command)
     detail = ", ".join(f"{kind} {statistics.median(values):.0f} ms" for kind, values in times.items())
-    return [
-        Row(f"srun -n{TASKS}: helper / empty sh prolog", _ratio(times, "helper", "empty"), 1.15, detail),
-        Row(f"srun -n{TASKS}: helper / Python prolog", _ratio(times, "helper", "python"), 0.6, detail),
-    ]
+    return Row(f"srun -n{TASKS}: helper / empty sh prolog", _ratio(times, "helper", "empty"), 1.15, detail)
 
 
 def _give_policy(cluster: Cluster, root: str) -> None:
