@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gzip
 import io
 import json
 import os
@@ -21,7 +20,6 @@ from lumisite.machine.host import DiskTree
 from lumisite.site.load import load_site
 from lumisite.validate.run.folder import create_run
 from lumisite.validate.run.plan import JobPlan, plans_of
-from lumisite.validate.run.request import request_json
 from tests.support.dict_trees import Link, write_tree
 from tests.support.example_runs import Maintenance, write_runs
 from tests.support.images import PARTITION, PRIMARY, SQUASHFS, laif, sif, squash
@@ -58,10 +56,8 @@ def command_files(top: Path) -> Iterator[Path]:
             del os.environ[name]
         _at_edges()
         try:
-            _lay_out(top / "scene", top / "now", lambda words: call(words.split()))
-            shutil.copytree(top / "scene", top / "now", symlinks=True)
-            os.chdir(top / "now")
-            yield top / "now"
+            _lay_out(top / "files", lambda words: call(words.split()))
+            yield top / "files"
         finally:
             mock.patch.stopall()
             os.chdir(before)
@@ -91,8 +87,8 @@ def _at_edges() -> None:
         mock.patch.object(module, name, instead).start()
 
 
-def _lay_out(scene: Path, now: Path, call: Call) -> None:
-    """Lay it out in a new folder; `now` is where it will be played."""
+def _lay_out(scene: Path, call: Call) -> None:
+    """Lay it out in a new folder, and go there."""
     scene.mkdir()
     os.chdir(scene)
     os.environ["LUMISITE_SITE"] = "lumi"  # as an admin names it for good
@@ -107,8 +103,6 @@ def _lay_out(scene: Path, now: Path, call: Call) -> None:
         ("fail.log", "transport/fail-two-nics-of-four.log"),
     ):
         shutil.copyfile(data / source, scene / name)
-    for name in ("rank.log", "runs/after/samples.jsonl"):
-        Path(f"{name}.gz").write_bytes(gzip.compress(Path(name).read_bytes()))
     Path("job.sh").write_text(_JOB)
     written(scene / "new", tree(NEW))
     for release, libfabric in ((OLD, "1.15.2.0"), ("2026-07-aaaaaaaaaaaa", "2.0")):
@@ -118,19 +112,12 @@ def _lay_out(scene: Path, now: Path, call: Call) -> None:
     call("policy root observe --partition standard-g")
     call("render --site site.yaml --out rendered")
     call("deploy rendered host-root --apply")
-    Path("slurm").mkdir()
-    for name, said in _SLURM.items():
-        Path(f"slurm/{name}").write_text(said)
-    _run(now / "resumed", scene / "resumed")
+    _run(scene / "resumed")
 
 
 def slurm_says(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Answer as Slurm, from a file for each of its commands."""
-    file = Path("slurm", argv[0])
-    if not file.is_file() or file.is_symlink():
-        return subprocess.CompletedProcess(list(argv), 1, "", f"{argv[0]}: error: no\x1b[2J\n")
-    with file.open("rb") as content:
-        return subprocess.CompletedProcess(list(argv), 0, content.read(1 << 16).decode(errors="replace"), "")
+    """Answer as Slurm."""
+    return subprocess.CompletedProcess(list(argv), 0, _SLURM[argv[0]], "")
 
 
 def _sites() -> None:
@@ -176,24 +163,23 @@ def _images(scene: Path, call: Call) -> None:
         shutil.rmtree(folder)
     (scene / "sifs/latest.sif").symlink_to("image.sif")
     write_tree(scene / "image", files)
-    call(f"images --site lumi --lock images.lock {scene.parent}/now/sifs")
+    call(f"images --site lumi --lock images.lock {scene}/sifs")
     call("binds image --host-root node --site lumi --write plan.yaml")
 
 
-def _run(name: Path, folder: Path) -> None:
+def _run(folder: Path) -> None:
     """Lay out a run whose job has ended, and whose marks nobody has read."""
     request = replace(
         a_request(),
         lumisite=__version__,
         image_digest="",
-        folder=str(name),
+        folder=str(folder),
         jobs=1,
         node_sets=(NODES,),
         probes=(),
         before=(),
     )
-    create_run(replace(request, folder=str(folder)))
-    (folder / "run.json").write_text(request_json(request))
+    create_run(request)
     (plan,) = plans_of(request, LOADED)
     (folder / "samples.jsonl").write_bytes(Path("runs/after/samples.jsonl").read_bytes())
     (folder / "lock").touch()
