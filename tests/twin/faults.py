@@ -1,8 +1,7 @@
-"""What goes wrong on a machine, on demand: each fault lasts for the length of a `with` block and is then
-undone.
+"""What goes wrong on a machine, on demand: each fault lasts for the length of a `with` block and is then undone.
 
-A site TaskProlog of its own is no fault of a running cluster but a part of its plan:
-`ClusterPlan.task_prolog`.
+Which are planted, and what must be said of them, are the tables of test_faults_of_one_node.py and
+test_faults_of_a_run.py. A site TaskProlog of its own is no fault but a part of a cluster's plan (`task_prolog`).
 """
 
 from __future__ import annotations

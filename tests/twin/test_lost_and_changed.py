@@ -12,7 +12,7 @@ from tests.twin.cluster import LOGIN, Cluster, ClusterPlan, running, wait_idle
 from tests.twin.fixtures import require_twin
 from tests.twin.helper_site import deploy_site
 from tests.twin.login_node import LUMISITE, install_lumisite
-from tests.twin.test_planted_faults import set_by_user
+from tests.twin.test_faults_of_a_run import set_by_user
 from tests.twin.test_validate import at_work, ended, lines, validate
 
 pytestmark = [pytest.mark.measures, pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]

@@ -43,4 +43,4 @@ def test_reframe_takes_the_metrics_of_a_run_or_fails_with_its_cause() -> None:
         with faults.interface_down(cluster, "nid000002", "hsn1"):
             down = case(cluster, "down", "--probe transport", 1)
         assert down["result"] == "fail"
-        assert "node: nid000002: hsn1: " in str(down["fail_reason"])  # as in test_one_bad_node
+        assert "node: nid000002: hsn1: " in str(down["fail_reason"])  # as in test_faults_of_one_node

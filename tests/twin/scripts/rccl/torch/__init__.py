@@ -1,6 +1,6 @@
 """Stands for a PyTorch with GPUs and RCCL: as much of it as the probes `transport` and `communicators` ask for.
 
-Sums are right whatever they are: test_planted_faults.py is about the log, test_communicators.py about what hangs.
+Sums are right whatever they are: test_faults_of_a_run.py is about the log, test_communicators.py about what hangs.
 """
 
 from typing import Any

@@ -19,6 +19,7 @@ from tests.twin.cluster import EXCHANGE, SITE_TREE, Cluster, ClusterPlan
 from tests.twin.fence import SCRIPTS
 from tests.twin.fixtures import require_twin
 from tests.twin.login_node import LUMISITE, ready_cluster
+from tests.twin.roots import USER_ID
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 
@@ -58,11 +59,22 @@ def site() -> Iterator[Cluster]:
     """A cluster with the modules deployed, lumisite on its login node, and site files for two ranks and for NCCL."""
     require_twin()
     lines = ("CliFilterPlugins=cli_filter/lua",)
-    plan = ClusterPlan(images=("torch",), slurm_lines=lines, etc=(("slurm/cli_filter.lua", FILTER),))
+    plan = ClusterPlan(slurm_lines=lines, etc=(("slurm/cli_filter.lua", FILTER),))
     with ready_cluster(plan) as cluster:
+        write_framework(cluster)
         for name, change in (("two-ranks", TWO_RANKS), ("nccl", NCCL)):
             (cluster.shared / f"scratch/{name}.yaml").write_text(site_text(change))
         yield cluster
+
+
+#: What is in no container of this image but is what its ranks import: it costs a rank nothing, as PyTorch does.
+SMALL = "--image /appl/images/small.sif"
+FRAMEWORK = "/scratch/framework:/usr/lib/python3/dist-packages/torch"
+
+
+def write_framework(cluster: Cluster) -> None:
+    (cluster.shared / "scratch/framework").mkdir()
+    (cluster.shared / "scratch/framework/__init__.py").write_text("__version__ = '0'\n")
 
 
 # ---- faults that are no part of the twin's own
@@ -103,10 +115,10 @@ def package_in_home(cluster: Cluster) -> Iterator[None]:
 
 @contextmanager
 def environment_of_a_user(cluster: Cluster) -> Iterator[None]:
-    """Three faults at once, of which each must be named by its own probe."""
     cluster.run("mkdir -p /scratch/db").check()
     mask, database = "SLURM_CPU_BIND=quiet,mask_cpu:0x1,0x1", "MIOPEN_USER_DB_PATH=/scratch/db"
-    with package_in_home(cluster), set_by_site(cluster, f"export {mask} {database} PYTHONNOUSERSITE="):
+    framework = f"SINGULARITY_BIND={FRAMEWORK}"
+    with package_in_home(cluster), set_by_site(cluster, f"export {mask} {database} {framework} PYTHONNOUSERSITE="):
         yield
 
 
@@ -176,16 +188,46 @@ def ports_held(cluster: Cluster) -> Iterator[None]:
         yield
 
 
+PRIVATE = f"/tmp/lumisite-{USER_ID}"
+
+
+@contextmanager
+def environment_of_a_site(cluster: Cluster) -> Iterator[None]:
+    make = f"rm -rf {PRIVATE}; mkdir -m 1700 {PRIVATE}; chown {USER_ID} {PRIVATE}; mkdir {PRIVATE}/miopen"
+    with (
+        wrapper_that_limits(cluster),
+        set_by_site(cluster, f"export SINGULARITY_BIND=/tmp:/var/spool/slurmd,{FRAMEWORK}"),
+        faults.as_root(cluster, "nid000002", make, f"rm -r {PRIVATE}"),
+    ):
+        yield
+
+
+@contextmanager
+def rccl_with_plugin(cluster: Cluster) -> Iterator[None]:
+    """No fault at all: a good log, and jobs whose end no database knows."""
+    with rccl("with-plugin")(cluster), faults.sacct_refuses(cluster):
+        yield
+
+
+@contextmanager
+def on_one_node(cluster: Cluster, begin: str, undo: str) -> Iterator[None]:
+    with (
+        faults.as_root(cluster, "nid000002", begin, undo),
+        set_by_site(cluster, f"export SINGULARITY_BIND={FRAMEWORK}"),
+    ):
+        yield
+
+
 def user_unknown(cluster: Cluster) -> AbstractContextManager[None]:
     hide = "cp -p /etc/passwd /run/passwd; sed -i /lumiuser/d /etc/passwd"
-    return faults.as_root(cluster, "nid000002", hide, "cp -p /run/passwd /etc/passwd")
+    return on_one_node(cluster, hide, "cp -p /run/passwd /etc/passwd")
 
 
 def starter_without_setuid(cluster: Cluster) -> AbstractContextManager[None]:
     """As an installation that was copied without its modes."""
     folder = "/usr/lib/x86_64-linux-gnu/apptainer/bin"
     copy = f"cp {folder}/starter {folder}/starter-suid; chmod 755 {folder}/starter-suid"
-    return faults.as_root(cluster, "nid000002", copy, f"rm {folder}/starter-suid")
+    return on_one_node(cluster, copy, f"rm {folder}/starter-suid")
 
 
 def rccl(log: str) -> Callable[[Cluster], AbstractContextManager[None]]:
@@ -235,18 +277,19 @@ PLANTED = [
             "transport": ("transport-wrong-network", {"subject": "nid000001"}),
         },
     ),
-    Planted("rccl-with-plugin", rccl("with-plugin"), "--probe transport", {}, "/scratch/nccl.yaml"),
+    Planted("rccl-with-plugin", rccl_with_plugin, f"--probe transport {SMALL}", {}, "/scratch/nccl.yaml"),
     Planted(
         "rccl-without-plugin",
         rccl("without-plugin"),
-        "--probe transport",
+        f"--probe transport {SMALL}",
         {"transport": ("transport-wrong-network", {})},
         "/scratch/nccl.yaml",
     ),
+    # Three faults at once, twice: each is named by its own gate.
     Planted(
         "environment-of-a-user",
         environment_of_a_user,
-        "--probe environment",
+        f"--probe environment {SMALL}",
         {
             "affinity": ("mask-wrong", {}),
             "miopen": ("directory-unfit", {"subject": "MIOPEN_USER_DB_PATH", "ranks": "0-3"}),
@@ -255,16 +298,20 @@ PLANTED = [
         "/scratch/two-ranks.yaml",
     ),
     Planted(
-        "wrapper-that-limits",
-        wrapper_that_limits,
-        "--probe environment",
-        {"limits": ("limit-lower", {"subject": "open files"})},
+        "environment-of-a-site",
+        environment_of_a_site,
+        f"--probe environment {SMALL}",
+        {
+            "limits": ("limit-lower", {"subject": "open files"}),
+            "binds": ("bind-not-in-container", {"subject": "/var/spool/slurmd"}),
+            "miopen": ("directory-unfit", {"subject": f"{PRIVATE}/miopen"}),
+        },
     ),
     Planted(
         "one-rank-per-node",
         one_rank_per_node,
-        "--probe ddp",
-        {"ddp": ("ranks-count", {})},
+        "--probe communicators",
+        {"communicators": ("ranks-count", {})},
         "/scratch/two-ranks.yaml",
     ),
     Planted(
@@ -284,27 +331,22 @@ PLANTED = [
         },
         code=5,
     ),
-    Planted("user-unknown", user_unknown, "--probe environment", {"environment": ("start-failed", {})}, code=5),
+    Planted(
+        "user-unknown", user_unknown, f"--probe environment {SMALL}", {"environment": ("start-failed", {})}, code=5
+    ),
     Planted(
         "starter-without-setuid",
         starter_without_setuid,
-        "--probe environment",
+        f"--probe environment {SMALL}",
         {"environment": ("start-failed", {})},
         code=5,
     ),
     Planted(
         "clean-environment",
-        lambda cluster: set_by_site(cluster, "export APPTAINER_CLEANENV=1"),
-        "--probe environment --probe ddp",
-        {"environment": ("environment-cleaned", {}), "ddp": ("environment-cleaned", {})},
+        lambda cluster: set_by_site(cluster, f"export APPTAINER_CLEANENV=1 SINGULARITY_BIND={FRAMEWORK}"),
+        f"--probe environment {SMALL}",
+        {"environment": ("environment-cleaned", {})},
     ),
-    Planted(
-        "bind-of-another-folder",
-        lambda cluster: set_by_site(cluster, "export SINGULARITY_BIND=/tmp:/var/spool/slurmd"),
-        "--probe environment",
-        {"binds": ("bind-not-in-container", {"subject": "/var/spool/slurmd"})},
-    ),
-    Planted("sacct-away", faults.sacct_refuses, "--probe environment"),
 ]
 
 
