@@ -15,7 +15,6 @@ from tests.twin.cluster import SITE_TREE, Cluster, ClusterPlan, running
 from tests.twin.fixtures import require_twin
 from tests.twin.helper_site import (
     CONTAINER,
-    GENERATIONS,
     IMAGE,
     LOAD,
     PROLOG,
@@ -24,7 +23,6 @@ from tests.twin.helper_site import (
     start_system_log,
     told_by,
 )
-from tests.twin.roots import DEFAULT_GENERATION
 from tests.twin.test_helper_steps import FILTER, OWN_LIBRARIES, complete, install_filter
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
@@ -84,12 +82,12 @@ VARYING = re.compile(
 )
 
 
-@pytest.fixture(scope="module", params=GENERATIONS)
-def filtered(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+@pytest.fixture(scope="module")
+def filtered() -> Iterator[Cluster]:
     """A cluster whose cli_filter knows the policy."""
     require_twin()
     lines, etc = ("CliFilterPlugins=cli_filter/lua",), (("slurm/cli_filter.lua", "-- replaced below\n"),)
-    with running(ClusterPlan(request.param, images=("small",), slurm_lines=lines, etc=etc)) as cluster:
+    with running(ClusterPlan(images=("small",), slurm_lines=lines, etc=etc)) as cluster:
         deploy_site(cluster, OWN_LIBRARIES)
         look = cluster.shared / "scratch/look"
         look.write_text(LOOK)
@@ -141,7 +139,8 @@ def differences(before: dict[str, str], after: dict[str, str]) -> list[str]:
 
 
 def test_observed_steps_are_as_steps_without_lumisite(filtered: Cluster) -> None:
-    for shape in some_of(SHAPES, filtered):
+    # The thousand steps have all shapes.
+    for shape in SHAPES[::8]:
         install_filter(filtered, NO_FILTER)
         expected = seen(filtered, shape)
         install_filter(filtered)
@@ -155,11 +154,6 @@ def test_observed_steps_are_as_steps_without_lumisite(filtered: Cluster) -> None
     )
 
 
-def some_of(shapes: list[str], cluster: Cluster) -> list[str]:
-    """Give some of the shapes, more on one generation of Slurm than on the others: the thousand steps have all."""
-    return shapes[::4] if cluster.generation == DEFAULT_GENERATION else shapes[::10]
-
-
 def test_observed_steps_of_the_whole_site_are_untouched(site_wide: Cluster) -> None:
     look = site_wide.shared / "scratch/look"
     look.write_text(LOOK)
@@ -168,7 +162,7 @@ def test_observed_steps_of_the_whole_site_are_untouched(site_wide: Cluster) -> N
     root = site_wide.shared / SITE_TREE.removeprefix("/")
     prolog = (root / "current").resolve() / "spank/task_prolog"
     text = prolog.read_text()
-    for shape in SHAPES[::10]:
+    for shape in SHAPES[1::20]:
         prolog.write_text("#!/bin/sh\n")
         expected = seen(site_wide, shape)
         prolog.write_text(text)
@@ -181,7 +175,6 @@ def test_observed_steps_of_the_whole_site_are_untouched(site_wide: Cluster) -> N
 
 
 @pytest.mark.measures
-@pytest.mark.parametrize("filtered", [DEFAULT_GENERATION], indirect=True)
 def test_a_thousand_observed_steps_are_as_without_lumisite(filtered: Cluster) -> None:
     policy(filtered, "observe")
     count = 0
@@ -221,7 +214,6 @@ def test_off_acts_in_the_next_step_on_all_nodes(filtered: Cluster) -> None:
     policy(filtered, "on")
 
 
-@pytest.mark.parametrize("filtered", [DEFAULT_GENERATION], indirect=True)
 def test_a_system_log_that_does_not_answer_delays_no_task(filtered: Cluster) -> None:
     """The socket's queue is full, so a program that writes to it waits for ever."""
     install_filter(filtered)
@@ -246,7 +238,6 @@ def test_a_system_log_that_does_not_answer_delays_no_task(filtered: Cluster) -> 
     policy(filtered, "on")
 
 
-@pytest.mark.parametrize("filtered", [DEFAULT_GENERATION], indirect=True)
 def test_the_system_log_has_what_the_task_would_get(filtered: Cluster) -> None:
     install_filter(filtered)
     node = filtered.nodes[1]
