@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import pytest
 
@@ -188,10 +188,13 @@ def render(
     return out
 
 
-def render_all(out: Path, loaded: LoadedSite, platform: str) -> Mapping[str, ModuleSummary]:
-    """Render all that a platform can have, its leftover CPE releases too; give the manifest's modules."""
-    cpe = list(map(str, loaded.site.platforms[platform].stacks["cpe"].installed))
-    render(out, loaded, platform=platform, cpe=cpe, rocm=["all"])
+def render_all(out: Path, loaded: LoadedSite) -> Mapping[str, ModuleSummary]:
+    """Render all that a site's platform can have, its leftover CPE releases too; give the manifest's modules."""
+    stacks = loaded.site.platforms[loaded.site.platform].stacks
+    asked: dict[str, Any] = {name: ["all"] for name in stacks}
+    if "cpe" in stacks:
+        asked["cpe"] = list(map(str, stacks["cpe"].installed))
+    render(out, loaded, **asked)
     return parse_manifest((out / MANIFEST).read_bytes(), MANIFEST).modules
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.twin.lmod import TREE, Lmod, Session, each_lmod, lumi_with_a_setting, render
-from tests.twin.roots import HOME
 
 pytestmark = [pytest.mark.lmod, pytest.mark.root]
 
@@ -32,23 +31,6 @@ KEPT: dict[str | None, set[str]] = {
     "$(touch /tmp/x),`id`,a'b;c&d|e": set(),
 }
 
-#: What a user may have, and what Lmod itself makes of it, in each of its versions, when any path is appended.
-TIDIED: dict[str, tuple[str | None, str | None]] = {
-    "": (None, None),
-    "/a,/a,/b,/a": ("/a,/b", "/a,/b"),
-    "/a/,/b": ("/a,/b", "/a,/b"),
-    "/a//b": ("/a/b", "/a/b"),
-    "/a/./b": ("/a/b", "/a/b"),
-    "/a ,/b": ("/a,/b", "/a,/b"),
-    "/b, /a": ("/b,/a", "/b, /a"),
-    "~/a": (f"{HOME}/a", f"{HOME}/a"),
-    "/a,,/b": ("/a,,/b", "/a,,/b"),
-    ",/a": (",/a", ",/a"),
-    "/a,": ("/a,,", "/a,,"),
-    "/scratch/,/b": ("/scratch,/b", "/scratch,/b"),
-    "/img.squashfs:/data:image-src=/": ("/img.squashfs:/data:image-src=", "/img.squashfs:/data:image-src="),
-}
-
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -69,18 +51,6 @@ def test_the_users_own_binds_come_first_and_are_given_back_exactly(version: str,
         assert loaded.binds == own + [bind for bind in OURS if bind not in taken], value
         assert len(loaded.binds) == len(set(loaded.binds)), value
         assert after.variables == before.variables, value
-
-
-@each_lmod
-def test_what_lmod_tidies_up_in_a_users_list_stays_tidied(version: str, tree: Path) -> None:
-    runs = Lmod(version, {TREE: tree}).run_all(
-        [Session(["true", f"module load {AI}", f"module unload {AI}"], {BINDS: value}) for value in TIDIED]
-    )
-    for (value, tidied), (before, loaded, after) in zip(TIDIED.items(), runs, strict=True):
-        assert after.environment.get(BINDS) == tidied[version == "8.7"], value
-        assert {**after.variables, BINDS: ""} == {**before.variables, BINDS: ""}, value
-        full = [entry for entry in loaded.binds if entry]
-        assert len(full) == len(set(full)), value
 
 
 #: What the user does between load and unload, and what must be left, starting with /mine.
@@ -189,17 +159,6 @@ def test_a_shell_that_inherits_loaded_modules_can_unload_them(version: str, tree
     assert f"PATH={before.environment['PATH']}\n" in child.output
 
 
-@each_lmod
-def test_the_same_comes_out_of_a_posix_shell(version: str, tree: Path) -> None:
-    lmod = Lmod(version, {TREE: tree})
-    commands = ["true", f"module load {AI}", f"module unload {AI}"]
-    bash, sh = lmod.run_all([Session(commands), Session(commands, shell="sh")])
-    for one, other in zip(bash, sh, strict=True):
-        names = {name for name in (*one.variables, *other.variables) if name.startswith(("LUMISITE", "SLURM", "SING"))}
-        assert {name: one.variables.get(name) for name in names} == {name: other.variables.get(name) for name in names}
-    assert sh[2].variables == sh[0].variables
-
-
 FOREIGN = {
     # As their EasyBuild recipes make them: the whole list at once, one family, and each names the others.
     "singularity-bindings/24.03": """
@@ -249,28 +208,6 @@ def test_a_foreign_module_that_overwrites_the_list_keeps_ours_out(version: str, 
 
 
 @each_lmod
-def test_a_foreign_module_that_names_ours_stays_out(version: str, both: dict[str, Path]) -> None:
-    loaded, refused = Lmod(version, both).run(f"module load {AI}", "module load singularity-bindings", MODULEPATH=PATHS)
-    assert refused.code != 0
-    assert refused.variables == loaded.variables
-
-
-@each_lmod
-def test_a_foreign_module_that_comes_after_ours_takes_nothing_away(version: str, both: dict[str, Path]) -> None:
-    """Lmod asks only the module that is loaded last; the two lists are two variables, and runtimes read both."""
-    before, loaded, joined, left, after = Lmod(version, both).run(
-        "true",
-        f"module load {AI}",
-        "module load lumi-aif-singularity-bindings",
-        "module unload lumi-aif-singularity-bindings",
-        f"module unload {AI}",
-        MODULEPATH=PATHS,
-    )
-    assert joined.binds == left.binds == loaded.binds
-    assert after.variables == before.variables
-
-
-@each_lmod
 def test_an_older_namesake_is_replaced_cleanly(version: str, both: dict[str, Path]) -> None:
     before, _, ours, theirs, after = Lmod(version, both).run(
         "true",
@@ -307,21 +244,6 @@ def test_a_foreign_module_that_appends_composes(version: str, tree: Path, tmp_pa
         assert sorted(loaded.binds) == sorted(["/mine", *OURS, "/etc/slurm", "/run/munge"])
         assert left.binds == ["/mine", *(OURS if second == AI else ["/etc/slurm", "/run/munge"])]
         assert after.variables == before.variables
-
-
-@each_lmod
-def test_a_path_that_a_foreign_module_has_appended_before_goes_with_it(
-    version: str, tree: Path, tmp_path: Path
-) -> None:
-    path = tmp_path / "foreign/their-binds/1.lua"
-    path.parent.mkdir(parents=True)
-    path.write_text(f'append_path("{BINDS}", "/scratch,/theirs", ",")\n')
-    both, left, again = Lmod(version, {TREE: tree, "/foreign": tmp_path / "foreign"}).run(
-        f"module load their-binds {AI}", "module unload their-binds", f"module load {FILES}", MODULEPATH=PATHS
-    )
-    assert sorted(both.binds) == sorted([*OURS, "/theirs"])
-    assert sorted(left.binds) == sorted(set(OURS) - {"/scratch"})
-    assert sorted(again.binds) == sorted(OURS)
 
 
 SETTINGS = ("LMOD_DUPLICATE_PATHS", "LMOD_TMOD_PATH_RULE", "LMOD_DOWNSTREAM_CONFLICTS", "LMOD_EXACT_MATCH")

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from lumisite.site.load import load_site
-from tests.support.sites import load_text, site_text
 from tests.twin.lmod import LMOD, TREE, Lmod, Session, each_lmod, lumi_with_a_setting, render, render_all
 
 pytestmark = [pytest.mark.lmod, pytest.mark.root]
@@ -23,7 +22,7 @@ SITE = LUMI.site
 def lumi(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give all that LUMI can have."""
     out = tmp_path_factory.mktemp("all") / "out"
-    render_all(out, LUMI, SITE.platform)
+    render_all(out, LUMI)
     return out
 
 
@@ -173,27 +172,6 @@ def test_lmods_own_check_of_the_tree_passes(version: str, lumi: Path, tmp_path: 
 
 
 @each_lmod
-def test_a_spider_cache_tells_the_same_as_the_files(version: str, lumi: Path) -> None:
-    looks = ["module avail", "module spider", f"module spider {AI}", "module keyword cray", f"module whatis {CPE}"]
-    build = (
-        "mkdir -p /tmp/cache && "
-        f"{LMOD}/libexec/update_lmod_system_cache_files -d /tmp/cache -t /tmp/cache/time {TREE}/modules"
-    )
-    rc = 'scDescriptT = { { dir = "/tmp/cache", timestamp = "/tmp/cache/time" } }'
-    use = f"echo '{rc}' >$HOME/.lmodrc.lua; module --config 2>&1 | grep /tmp/cache"
-    looks.append(f"module load {AI}")
-    # The first one knows nothing of the cache that the second one makes.
-    (_, *plain), (built, used, *cached) = Lmod(version, {TREE: lumi}).run_all(
-        [Session(["true", *looks]), Session([build, use, *looks])]
-    )
-    assert built.code == 0, built.output
-    assert used.code == 0, "Lmod does not see the cache"
-    for one, other in zip(plain, cached, strict=True):
-        assert one.output == other.output, one.command
-        assert one.variables == other.variables, one.command
-
-
-@each_lmod
 def test_who_builds_the_spider_cache_leaves_no_trace_in_it(version: str, lumi: Path) -> None:
     lmod = Lmod(version, {TREE: lumi})
     spider = f"{LMOD}/libexec/spider -o spider-json {TREE}/modules"
@@ -202,17 +180,3 @@ def test_who_builds_the_spider_cache_leaves_no_trace_in_it(version: str, lumi: P
     found = json.loads(clean.output)
     assert f"{TREE}/modules/{CPE}/25.03.lua" in found[CPE]
     assert json.loads(own.output) == found
-
-
-@each_lmod
-def test_a_deprecated_module_says_so_and_names_its_successor(version: str, tmp_path: Path) -> None:
-    loaded = load_text(
-        site_text(
-            ("    version: [cpe]\n", "    version: [cpe]\n    deprecated: {successor: other/1, reason: It is old.}\n")
-        )
-    )
-    lmod = Lmod(version, {TREE: render(tmp_path / "out", loaded, rocm=["6.2"])})
-    load, helped, unload = lmod.run(f"module load {CPE}", f"module help {CPE}", f"module unload {CPE}")
-    for step in (load, helped):
-        assert f"{CPE} is deprecated: It is old. Use other/1 instead." in step.words
-    assert unload.output == ""
