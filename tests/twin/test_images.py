@@ -1,4 +1,4 @@
-"""What is read from images without running them, beside what their containers say; and `check --host` on live nodes."""
+"""What is read from images without running them, beside what their containers say."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from lumisite.cli import main
-from tests.twin import faults
 from tests.twin.cluster import IMAGES, Cluster, ClusterPlan, running
 from tests.twin.fixtures import require_twin
-from tests.twin.host_tree import host_tree
 from tests.twin.node import first_process
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer]
@@ -69,21 +67,3 @@ def test_versions_are_those_that_the_containers_say(cluster: Cluster, capsys: Ou
         versions = {key: version["value"] for key, version in found[name]["versions"].items()}
         assert versions == {key: value for key, value in said.items() if key in versions}
     assert "torch" in found["torch"]["versions"]
-
-
-def test_a_live_node_fits_its_release_until_its_libraries_go_back(
-    cluster: Cluster, tmp_path: Path, capsys: Output
-) -> None:
-    out, root, node = str(tmp_path / "out"), str(tmp_path / "root"), cluster.nodes[0]
-    assert main(["render", "--site", "twin", "--out", out]) == 0
-    assert main(["deploy", out, root, "--apply"]) == 0
-    words = ["check", "twin", "--host", "--root", root, "--host-root", root_of(cluster, node)]
-    assert answer(capsys, *words) == []
-    assert main(words) == 0
-    assert "/var/spool/slurmd" not in capsys.readouterr().err
-    with faults.library_tree_replaced(cluster, node, host_tree("2024-08")):
-        assert [fault["path"] for fault in answer(capsys, *words)] == [
-            "/opt/cray/libfabric/1.22.0",
-            "/opt/cray/pe/mpich/8.1.32",
-        ]
-    assert answer(capsys, *words) == []
