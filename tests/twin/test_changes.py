@@ -88,19 +88,6 @@ def test_january_is_told_break_by_break(tmp_path: Path) -> None:
         assert touch in touched(report, *change), change
 
 
-def test_json_c_that_does_not_match_and_a_dangling_link_are_told(tmp_path: Path) -> None:
-    before = facts_of(node(tmp_path / "node", "2026-01", AFTER))
-    libraries = tmp_path / "node/usr/lib64"
-    (libraries / "libjson-c.so.5").unlink()
-    (libraries / "libjson-c.so.5.1.0").unlink()
-    shutil.copy(host_tree("2024-08") / "usr/lib64/libjson-c.so.3.1.0", libraries / "libjson-c.so.3")
-    (libraries / "libcxi.so.1.6.0").rename(libraries / "libcxi.so.1.6.0.rpmsave")
-    report = make_report(before, facts_of(tmp_path / "node"), LUMI)
-    assert ("library-missing", "libjson-c.so.5") in found(report)
-    broken = ("library-missing", "libcxi.so.1")
-    assert {("site", "binds[1].path"), ("module", "singularity-CPEbits")} <= touched(report, *broken)
-
-
 def test_a_pair_that_did_not_change_is_silent(tmp_path: Path) -> None:
     for platform, versions in (("2024-08", BEFORE), ("2026-01", AFTER)):
         one, other = (facts_of(node(tmp_path / f"{platform}-{number}", platform, versions)) for number in range(2))

@@ -113,7 +113,7 @@ class Planned:
         )
 
 
-def plan_and_deploy(cluster: Cluster, platform: str, work: Path) -> dict[str, dict[str, dict[str, str]]]:
+def plan_and_deploy(cluster: Cluster, work: Path) -> dict[str, dict[str, dict[str, str]]]:
     """Plan each image against the node's root, accept what it cannot have, render and deploy."""
     pid = first_process(cluster.node_folder(cluster.nodes[0])).pid
     (work / "plans").mkdir()
@@ -122,32 +122,23 @@ def plan_and_deploy(cluster: Cluster, platform: str, work: Path) -> dict[str, di
     lines = {}
     for name in IMAGES:
         file = work / f"plans/{name}.yaml"
-        where = ["--site", str(work / "twin.yaml"), "--platform", platform, "--host-root", f"/proc/{pid}/root"]
+        where = ["--site", str(work / "twin.yaml"), "--host-root", f"/proc/{pid}/root"]
         main(["binds", str(image(name)), *where, "--path", f"/appl/images/{name}.sif", "--write", str(file)])
         file.write_text(re.sub(r"(decision: (?:refuse|missing)\n)", rf"\1  accepted: {ACCEPTED}\n", file.read_text()))
         lines[name] = {line["library"]: line for line in yaml.safe_load(file.read_text())["lines"]}
     (work / "twin.yaml").write_text(site_text(("modules:\n  sing", f"plans: [{names}]\nmodules:\n  sing")))
     out, root = work / "out", cluster.shared / SITE_TREE.removeprefix("/")
-    rocm = {"2024-08": "6.0", "2026-01": "6.2"}[platform]
-    options = ["--site", str(work / "twin.yaml"), "--platform", platform, "--rocm", rocm]
-    assert main(["render", *options, "--out", str(out)]) == 0
+    assert main(["render", "--site", str(work / "twin.yaml"), "--rocm", "6.2", "--out", str(out)]) == 0
     assert main(["deploy", str(out), str(root), "--apply"]) == 0
     (cluster.exchange / "probe.py").write_text(PROBE)
     return lines
 
 
 @pytest.fixture(scope="module")
-def after(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planned]:
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planned]:
     require_twin()
     with running(ClusterPlan(nodes=1, images=IMAGES)) as cluster:
-        yield Planned(cluster, plan_and_deploy(cluster, "2026-01", tmp_path_factory.mktemp("after")))
-
-
-@pytest.fixture(scope="module")
-def before(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planned]:
-    require_twin()
-    with running(ClusterPlan(nodes=1, images=IMAGES, platform="2024-08")) as cluster:
-        yield Planned(cluster, plan_and_deploy(cluster, "2024-08", tmp_path_factory.mktemp("before")))
+        yield Planned(cluster, plan_and_deploy(cluster, tmp_path_factory.mktemp("plans")))
 
 
 def decisions(planned: Planned, name: str) -> dict[str, str]:
@@ -165,7 +156,7 @@ def loads_exactly_what_is_planned(planned: Planned, name: str) -> Told:
     return told
 
 
-BOUND_AFTER = [
+BOUND = [
     "libcxi.so.1",
     "libfabric.so.1",
     "libyaml-0.so.2",
@@ -175,46 +166,38 @@ BOUND_AFTER = [
 ]
 
 
-def test_an_image_that_lacks_all_gets_all_and_nothing_else(after: Planned) -> None:
-    assert [name for name, one in decisions(after, "small").items() if one == "bind"] == BOUND_AFTER
-    loads_exactly_what_is_planned(after, "small")
+def test_an_image_that_lacks_all_gets_all_and_nothing_else(planned: Planned) -> None:
+    assert [name for name, one in decisions(planned, "small").items() if one == "bind"] == BOUND
+    loads_exactly_what_is_planned(planned, "small")
 
 
-def test_without_its_plan_the_same_image_finds_nothing(after: Planned) -> None:
+def test_without_its_plan_the_same_image_finds_nothing(planned: Planned) -> None:
     """The modules bind /opt/cray and libcxi, where this image's loader does not look."""
-    told = after.probe("small", *ROOTS, environment="LUMISITE_FAMILY=twin-torch")
+    told = planned.probe("small", *ROOTS, environment="LUMISITE_FAMILY=twin-torch")
     assert set(told.failed) == set(ROOTS)
     assert all("cannot open shared object file" in text for text in told.failed.values())
 
 
-def test_an_image_that_brings_its_own_loads_nothing_of_the_host(after: Planned) -> None:
-    assert set(decisions(after, "own-network").values()) == {"skip"}
-    told = loads_exactly_what_is_planned(after, "own-network")
+def test_an_image_that_brings_its_own_loads_nothing_of_the_host(planned: Planned) -> None:
+    assert set(decisions(planned, "own-network").values()) == {"skip"}
+    told = loads_exactly_what_is_planned(planned, "own-network")
     assert told.host == {}
     names = {Path(path).name.partition(".so")[0] for path in told.own}
     assert {"libcxi", "libfabric"} <= names
 
 
-def test_a_bind_that_would_hide_the_images_newer_library_is_taken_away(after: Planned) -> None:
+def test_a_bind_that_would_hide_the_images_newer_library_is_taken_away(planned: Planned) -> None:
     """The module binds the host's libcxi to the path at which this image has its own."""
-    line = after.lines["lib64-network"]["libcxi.so.1"]
+    line = planned.lines["lib64-network"]["libcxi.so.1"]
     assert (line["decision"], line["without"]) == ("skip", "/usr/lib64/libcxi.so.1")
-    told = loads_exactly_what_is_planned(after, "lib64-network")
+    told = loads_exactly_what_is_planned(planned, "lib64-network")
     assert told.host == {}
     assert [path for path in told.own if path.startswith("/usr/lib64/libcxi.so.1")]
-    hidden = after.probe("lib64-network", *ROOTS, environment="LUMISITE_FAMILY=twin-torch")
+    hidden = planned.probe("lib64-network", *ROOTS, environment="LUMISITE_FAMILY=twin-torch")
     assert set(hidden.failed) == set(ROOTS), (
         "without its plan it gets the host's copy, which needs what this image lacks"
     )
     assert all("libyaml-0.so.2: cannot open shared object file" in text for text in hidden.failed.values())
-
-
-@pytest.mark.parametrize("name", ["small", "older-libc", "own-network", "lib64-network"])
-def test_before_the_update_every_image_runs_as_planned(before: Planned, name: str) -> None:
-    """The libraries of 2024 want no newer glibc than that of Debian 12."""
-    assert set(decisions(before, name).values()) <= {"bind", "skip"}
-    told = loads_exactly_what_is_planned(before, name)
-    assert ("libjson-c.so.3" in decisions(before, name)) == bool(told.host)
 
 
 def by_hand(planned: Planned, *libraries: str) -> str:
@@ -224,19 +207,19 @@ def by_hand(planned: Planned, *libraries: str) -> str:
     return " ".join(f"--bind {shlex.quote(lines[name]['source'] + f':{folder}/{name}')}" for name in libraries)
 
 
-def test_what_the_plan_refuses_the_real_loader_refuses_for_the_same_reason(after: Planned) -> None:
-    lines = after.lines["older-libc"]
-    assert decisions(after, "older-libc") == dict.fromkeys(ROOTS, "refuse")
+def test_what_the_plan_refuses_the_real_loader_refuses_for_the_same_reason(planned: Planned) -> None:
+    lines = planned.lines["older-libc"]
+    assert decisions(planned, "older-libc") == dict.fromkeys(ROOTS, "refuse")
     version = re.search(r"needs (GLIBC_\S+) of libc\.so\.6", lines["libcxi.so.1"]["reason"])
     assert version is not None
-    told = after.probe("older-libc", *ROOTS, options=by_hand(after, *BOUND_AFTER))
+    told = planned.probe("older-libc", *ROOTS, options=by_hand(planned, *BOUND))
     assert set(told.failed) == set(ROOTS)
     for text in told.failed.values():
         assert f"version `{version[1]}' not found" in text
 
 
-def test_a_refused_library_is_not_there_and_users_are_told_why(after: Planned) -> None:
-    told = after.probe("older-libc", *ROOTS)
+def test_a_refused_library_is_not_there_and_users_are_told_why(planned: Planned) -> None:
+    told = planned.probe("older-libc", *ROOTS)
     assert told.host == {}
     assert all("cannot open shared object file" in text for text in told.failed.values())
     for name in ROOTS:
@@ -244,27 +227,27 @@ def test_a_refused_library_is_not_there_and_users_are_told_why(after: Planned) -
         assert told.stderr.count(said) == 1
 
 
-def test_a_distributions_newer_libfabric_is_refused_and_neither_copy_would_do(after: Planned) -> None:
+def test_a_distributions_newer_libfabric_is_refused_and_neither_copy_would_do(planned: Planned) -> None:
     """Debian's libfabric has no cxi provider; the host's stand-in lacks what Debian's Open MPI wants of it."""
-    line = after.lines["torch"]["libfabric.so.1"]
+    line = planned.lines["torch"]["libfabric.so.1"]
     assert line["decision"] == "refuse"
     assert "built without libcxi.so.1, so its traffic would go over TCP" in line["reason"]
     assert re.search(
         r"the host's copy lacks FABRIC_1\.\d, which lib(mpi|open-pal)\.so\.\d+ of the image needs", line["reason"]
     )
-    own = after.probe("torch", "libfabric.so.1", "libmpi.so.40")
+    own = planned.probe("torch", "libfabric.so.1", "libmpi.so.40")
     assert own.failed == {}
     assert [path for path in own.own if "/libfabric.so" in path]
     assert not [path for path in {*own.own, *own.host} if "/libcxi" in path]
-    instead = by_hand(after, "libfabric.so.1", "libcxi.so.1", "libjson-c.so.5", "libhsa-runtime64.so.1")
+    instead = by_hand(planned, "libfabric.so.1", "libcxi.so.1", "libjson-c.so.5", "libhsa-runtime64.so.1")
     over = instead.replace("/libfabric.so.1 ", f"/{OWN_FABRIC} ")
-    told = after.probe("torch", "libmpi.so.40", options=over, environment="SINGULARITYENV_LD_BIND_NOW=1")
+    told = planned.probe("torch", "libmpi.so.40", options=over, environment="SINGULARITYENV_LD_BIND_NOW=1")
     assert "undefined symbol: fi_" in told.failed["libmpi.so.40"]
 
 
-def test_what_else_the_image_gets_is_as_planned(after: Planned) -> None:
-    told = after.probe("torch", "libcxi.so.1")
+def test_what_else_the_image_gets_is_as_planned(planned: Planned) -> None:
+    told = planned.probe("torch", "libcxi.so.1")
     assert told.failed == {}
-    assert told.host == after.bound("torch")
-    skipped = {line["target"] for line in after.lines["torch"].values() if line["decision"] == "skip"}
+    assert told.host == planned.bound("torch")
+    skipped = {line["target"] for line in planned.lines["torch"].values() if line["decision"] == "skip"}
     assert {Path(path).name for path in skipped} == {"libyaml-0.so.2", "libnl-3.so.200", "libc.so.6"}
