@@ -161,8 +161,7 @@ def test_every_plot_is_seen_and_nothing_is_complained_about(tmp_path: Path) -> N
     assert {"1MiB", "4GiB", "GB/s"} <= set(plots[0].words)
 
 
-@pytest.mark.parametrize("drawn", [True, False])
-@pytest.mark.parametrize("width", [390, WIDTH])
+@pytest.mark.parametrize(("width", "drawn"), [(390, True), (WIDTH, True), (390, False)])
 def test_the_finding_comes_first_and_nothing_is_beside_the_window(
     width: int, drawn: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,8 +188,7 @@ def test_the_finding_comes_first_and_nothing_is_beside_the_window(
         assert layout.smallest > 7  # pixels
 
 
-@pytest.mark.parametrize("gates", [0, 200])
-@pytest.mark.parametrize("width", [390, WIDTH])
+@pytest.mark.parametrize(("width", "gates"), [(390, 200), (WIDTH, 0)])
 def test_long_names_and_causes_and_many_gates_and_none_are_not_cut(width: int, gates: int, tmp_path: Path) -> None:
     host = f"node-of-a-cloud-in-a-region-far-away-1.{'compute-pool-' * 10}x.example.org"
     before, after = write_runs(tmp_path / "runs", Maintenance(network=0.85, slow_node="nid005009"))

@@ -15,11 +15,12 @@ from tests.twin.cluster import EXCHANGE, SITE_TREE, Cluster, ClusterPlan, runnin
 from tests.twin.fence import SCRIPTS
 from tests.twin.fixtures import require_twin
 from tests.twin.login_node import LUMISITE, install_lumisite
-from tests.twin.test_ddp import GRADIENTS_MB
 from tests.twin.training import SRUN, read_training
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer]
 
+#: What ten steps of training send (scripts/ddp.py).
+GRADIENTS_MB = 80
 #: What an admin adds: keys that `init` could not read, at the end of the file; FILL is what changes inside of it.
 ADDED = """
 name: skerry

@@ -7,34 +7,23 @@ step's cgroup holds what it was granted. The second node has two threads per cor
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
-from lumisite.facts.facts import parse_facts
 from lumisite.machine.masks import MaskRequest, cpu_masks
 from lumisite.machine.topology import topology_of
 from lumisite.site.cpu_list import parse_number_list
 from lumisite.site.load import load_site
-from lumisite.validate.lines import Gate
-from lumisite.validate.probes.probe import scripts
-from lumisite.validate.probes.suite import choose_probes
-from lumisite.validate.run.folder import read_records
 from tests.support.kernels import kernel_files, seen_in
 from tests.support.prologs import render_files
-from tests.support.records import a_job, judged, target_of
 from tests.twin import slurm_conf
 from tests.twin.fence import SCRIPTS
 from tests.twin.fixtures import require_twin
 from tests.twin.lumi_g import NODE, GuestRun, lumi_g_all
-from tests.twin.process import Result, run_tool
-from tests.twin.roots import DEFAULT_GENERATION, node_root
+from tests.twin.process import Result
+from tests.twin.roots import DEFAULT_GENERATION
 
 pytestmark = [pytest.mark.measures, pytest.mark.root, pytest.mark.slurm]
 
@@ -56,28 +45,6 @@ SHOW = (
     "; read -r place </proc/self/cpuset; granted=/sys/fs/cgroup$place/cpuset.cpus.effective"
     "; [ ! -e $granted ] || read -r cpus <$granted; echo task $SLURM_LOCALID $mask $cpus'"
 )
-#: What the probe environment reads of a task; it reads it outside of the emulation, where Python starts in no time.
-KEEP = (
-    "d=/tmp/out/rank-$SLURM_PROCID; mkdir $d; cat /proc/self/status >$d/status; cat /proc/self/environ >$d/environ"
-    "; echo $place >$d/cpuset; echo $cpus >$d/granted'"
-)
-PROBE = """
-import json, pathlib, sys
-import environment, lumisite_record
-kept = pathlib.Path(sys.argv.pop(1))
-cpuset = (kept / "cpuset").read_text().strip()
-granted = f"/sys/fs/cgroup{cpuset}/cpuset.cpus.effective"
-files = {"/proc/self/status": "status", "/proc/self/cpuset": "cpuset", granted: "granted"}
-lumisite_record.text_of = lambda path: (kept / files[path]).read_text() if path in files else ""
-environment.main()
-"""
-#: What `lumisite facts` reads of the kernel, to be laid over a copy of the node's root.
-CPU, DOMAIN = "sys/devices/system/cpu", "sys/devices/system/node"
-KERNEL = (
-    *("proc/sys/kernel/hostname", f"{CPU}/online", f"{CPU}/cpu[0-9]*/topology/*_list"),
-    *(f"{CPU}/cpu[0-9]*/topology/physical_package_id", f"{CPU}/cpu[0-9]*/cache/index*/level"),
-    *(f"{CPU}/cpu[0-9]*/cache/index*/shared_cpu_list", f"{DOMAIN}/node[0-9]*/cpulist"),
-)
 PART = "salloc --quiet -p small-g -n2 -c20 --gpus=2 env -u SLURM_CPUS_PER_TASK -u SLURM_TRES_PER_TASK"
 
 #: What the node itself is.
@@ -89,10 +56,8 @@ NODE_ITSELF = {
 }
 CONFINED = {
     **NODE_ITSELF,
-    "kernel": f"mkdir /tmp/out/kernel; cd /; cp --parents {' '.join(KERNEL)} /tmp/out/kernel",
     **{f"mode {mode}": f"{SRUN} -p standard-g -n8 {mode} {SHOW}" for mode in MODES},
-    # Leaves what the gate that judges masks has records of, too.
-    "their masks": f"{SRUN} -p standard-g -n8 --cpu-bind=mask_cpu:{SWAPPED} {SHOW[:-1]}; {KEEP}",
+    "their masks": f"{SRUN} -p standard-g -n8 --cpu-bind=mask_cpu:{SWAPPED} {SHOW}",
     "their variable": f"SLURM_CPU_BIND=mask_cpu:{THEIRS} {SRUN} -p standard-g -n8 {SHOW}",
     "their taskset": f"{SRUN} -p standard-g -n8 taskset 0x800 {SHOW}",
     "off": f"LUMISITE=off {SRUN} -p standard-g -n8 {SHOW}",
@@ -213,31 +178,6 @@ def test_it_is_a_node_of_lumi_g(confined: dict[str, Result], confined_run: Guest
     assert (last.code, last.stdout, last.stderr) == (3, "out\n", "err\n")
 
 
-def write_files(files: Mapping[str, bytes], folder: str, target: Path) -> Path:
-    """Write what a folder of /tmp/out had."""
-    for name, content in files.items():
-        if name.startswith(f"{folder}/"):
-            path = target / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-    return target / folder
-
-
-def test_it_is_captured(confined: dict[str, Result], confined_run: GuestRun, tmp_path: Path) -> None:
-    """`lumisite facts` reads the node's root, with the files of the node's kernel in it."""
-    confined["kernel"].check()
-    kernel = write_files(confined_run.files, "kernel", tmp_path)
-    (tmp_path / "root").mkdir()
-    mount = 'mount -t overlay -o "lowerdir=$1:$2" overlay root && exec "$3" -m lumisite facts --site lumi --root root'
-    words = ["unshare", "--mount", "sh", "-c", mount, "sh", str(kernel), str(node_root()), sys.executable]
-    facts = parse_facts(run_tool(words).check().stdout.encode(), "guest")
-    assert facts.host == "nid005001"
-    assert [group.cpus for group in facts.cpus] == [f"{first}-{first + 7}" for first in range(0, 64, 8)]
-    assert [group.numa for group in facts.cpus] == [0, 0, 1, 1, 2, 2, 3, 3]
-    assert facts.threads_per_core == 1
-    assert facts.slurm is not None
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_eight_tasks_get_the_published_masks(confined: dict[str, Result], mode: str) -> None:
     assert masks_of(confined[f"mode {mode}"]) == PUBLISHED.split(",")
@@ -306,26 +246,3 @@ def test_two_threads_of_a_core(threads: dict[str, Result], threads_run: GuestRun
     # As it is, CPU 64 is in another domain than on LUMI, and it has no GPU with a driver.
     assert set(masks_of(threads["as it is"])) == {f"0x{'f' * 32}"}
     assert threads["as it is"].stdout.count("this node is not a lumi-g node as others of partition standard-g") == 8
-
-
-def test_two_ranks_with_each_others_masks_fail_the_gate(
-    confined: dict[str, Result], confined_run: GuestRun, tmp_path: Path
-) -> None:
-    """Each mask is good by itself, and far from the rank's GPU. The others' are right."""
-    confined["their masks"].check()
-    (probe,) = choose_probes(target_of("lumi"), ["environment"])
-    for name in ("environment.py", "lumisite_record.py"):
-        shutil.copy(scripts()[name], tmp_path / name)
-    for rank in range(8):
-        kept = write_files(confined_run.files, f"rank-{rank}", tmp_path)
-        words = (kept / "environ").read_text().rstrip("\0").split("\0")
-        environment = dict(word.split("=", 1) for word in words)
-        # With `-c`, Python finds modules in the current directory.
-        subprocess.run([sys.executable, "-c", PROBE, kept, "records"], env=environment, check=True)
-    records = sorted(read_records(tmp_path / "records"), key=lambda record: int(str(record["local_rank"])))
-    assert [record["local_rank"] for record in records] == list(range(8))
-    lines = judged(probe, records, a_job((NODE.name,), 8))
-    found = [line for line in lines if isinstance(line, Gate) and line.gate == "affinity"]
-    assert [(gate.code, gate.rank) for gate in found] == [("mask-wrong", 0), ("mask-wrong", 1)]
-    for gate, cpus, expected in zip(found, ("57-63", "49-55"), ("49-55", "57-63"), strict=True):
-        assert re.search(rf"\(CPUs {cpus}\b.* expected \S+ \(CPUs {expected}\)", gate.text)

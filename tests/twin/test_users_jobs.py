@@ -127,7 +127,9 @@ def has_all(ran: Ran, nodes: int = 2, each: int = 2) -> None:
 # ---- how ranks find each other, with nothing set by the user
 
 
-@pytest.mark.parametrize(("launcher", "each"), [("ranks", 2), ("static", 1), ("c10d", 1)])
+@pytest.mark.parametrize(
+    ("launcher", "each"), [("ranks", 2), ("static", 1), pytest.param("c10d", 1, marks=pytest.mark.measures)]
+)
 def test_every_way_to_start_ranks_finds_the_first_node(site: Cluster, launcher: str, each: int) -> None:
     """Ranks that torchrun starts are one on each node, since each of its own takes as long to start as a rank."""
     ran = submit(site, f"launch-{launcher}.sh", more={"nproc_per_node=2": f"nproc_per_node={each}"})
@@ -137,6 +139,7 @@ def test_every_way_to_start_ranks_finds_the_first_node(site: Cluster, launcher: 
         assert rank["environment"]["MASTER_ADDR"] == f"{site.nodes[0]}-hsn0"
 
 
+@pytest.mark.measures
 def test_ray_spreads_over_both_nodes(site: Cluster) -> None:
     (ran,) = submit(site, "launch-ray.sh").ranks
     assert ran == {"ran": list(site.nodes), "alive": 2}
@@ -159,6 +162,7 @@ def test_a_container_on_one_gpu_with_the_modules_of_binds(site: Cluster) -> None
     assert rank["places"] == [*BINDS, "/.singularity.d"]
 
 
+@pytest.mark.measures
 def test_tykky_on_one_node(site: Cluster) -> None:
     ran = submit(site, "tykky-one-node.sh")
     assert [rank["ranks"] for rank in ran.ranks] == [2, 2]
@@ -220,7 +224,7 @@ def test_the_same_by_srun_alone_and_in_an_allocation(site: Cluster) -> None:
     in_venv(told(site.run(f"{LOAD}; salloc --quiet {asked} --gpus=8 --time=10:00 sh {WORK}/step.sh")))
 
 
-def test_eight_jax_tasks_of_a_node(site: Cluster) -> None:
-    ran = submit(site, "jax-eight-tasks.sh", more={"nodes=2": "nodes=1", "per-task=1": "per-task=1 --overcommit"})
-    assert [rank["rank"] for rank in ran.ranks] == list(range(8))
-    assert {rank["ranks"] for rank in ran.ranks} == {8}
+def test_jax_tasks_of_a_node(site: Cluster) -> None:
+    ran = submit(site, "jax-eight-tasks.sh", more={"nodes=2": "nodes=1", "tasks-per-node=8": "tasks-per-node=4"})
+    assert [rank["rank"] for rank in ran.ranks] == list(range(4))
+    assert {rank["ranks"] for rank in ran.ranks} == {4}
