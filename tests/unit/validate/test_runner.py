@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ from tests.support.played_slurm import (
     runner,
     work,
 )
+from tests.support.requests import a_request
 
 SILENT = "Batch job submission failed: Unable to contact slurm controller (connect failure)"
 
@@ -86,6 +88,7 @@ def test_a_folder_has_one_run_and_a_run_one_runner(tmp_path: Path) -> None:
     with pytest.raises(ResolveError, match="not a run"):
         read_request(tmp_path)
     run = new_run(tmp_path)
+    assert read_request(tmp_path) == replace(a_request(), folder=str(tmp_path))
     with pytest.raises(ResolveError, match="has a run already"):
         new_run(tmp_path)
     run.lock()
