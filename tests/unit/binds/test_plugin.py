@@ -81,6 +81,26 @@ def test_a_copy_without_the_network_is_refused_where_the_family_takes_nothing_fr
     assert decided({**image, **beside}, [])["libfabric.so.1"] == "skip", "a provider stands beside it"
 
 
+def test_a_search_path_of_the_plugin_may_hide_the_images_good_copy() -> None:
+    image = {**RCCL, f"{OFI}/librccl-net.so": plugin(runpath=OFI), f"{OFI}/libfabric.so.1": WITHOUT}
+    image |= {f"{DEBIAN}/libfabric.so.1": WITH, f"{DEBIAN}/libcxi.so.1": elf("libcxi.so.1", verdef=["LIBCXI_1.5"])}
+    assert decided(image, [])["libfabric.so.1"] == "refuse"
+    path = {"/.singularity.d/env/10-x.sh": f"export LD_LIBRARY_PATH={DEBIAN}".encode()}
+    found = lines({**image, **path}, [])
+    assert found["libfabric.so.1"].decision == found["libcxi.so.1"].decision == "skip"
+    assert found["libfabric.so.1"].target == f"{DEBIAN}/libfabric.so.1", "LD_LIBRARY_PATH comes before a RUNPATH"
+
+
+def test_what_the_plan_says_of_the_same_copy_is_not_said_again() -> None:
+    image = {**RCCL, f"{OFI}/librccl-net.so": plugin()}
+    image[f"{DEBIAN}/libcxi.so.1"] = elf("libcxi.so.1", verdef=["LIBCXI_1.5"])
+    assert "libfabric.so.1" not in decided({**image, f"{DEBIAN}/libfabric.so.1": WITH})
+    newer = elf("libfabric.so.1", verdef=["FABRIC_1.7", "FABRIC_1.8"])
+    user = elf("libuser.so", ["libfabric.so.1"], verneed={"libfabric.so.1": ["FABRIC_1.8"]})
+    refused = {f"{DEBIAN}/libfabric.so.1": newer, f"{DEBIAN}/libuser.so": user}
+    assert decided({**image, **refused}) == {"librccl-net.so": "skip"}
+
+
 def test_a_libfabric_is_known_by_its_soname_where_the_plugin_needs_a_path() -> None:
     by_path = elf("librccl-net.so", [f"{OFI}/net.so"])
     assert (

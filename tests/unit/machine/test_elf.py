@@ -109,6 +109,7 @@ DAMAGED = {
     "class 9": (patched(PLAIN, 4, "B", 9), 0, "e_ident"),
     "cut in the header": (PLAIN[:40], 16, "header"),
     "an object file": (patched(PLAIN, 16, "<H", 1), 16, "e_type"),
+    "program headers of another size": (patched(PLAIN, 54, "<H", 57), 54, "e_phentsize"),
     "cut in the program headers": (PLAIN[:100], 64, "program headers"),
     "no end of the dynamic section": (patched(PLAIN, len(PLAIN) - 16, "<q", 7), DYNAMIC, "PT_DYNAMIC"),
     "a name beyond the names": (patched(PLAIN, DYNAMIC + 8, "<Q", 9999), None, "DT_NEEDED"),
