@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from lumisite.release import deploy as deploy_of
+from lumisite.release.tree import load_tree
 from lumisite.release.trust import refuse_out
 from tests.support.rendered_trees import NEW, OLD, THIRD, current, deploy, everything, tree, written
 from tests.unit.release.conftest import Run
@@ -94,11 +95,16 @@ def test_a_sticky_folder_on_the_way_and_a_root_that_a_team_shares_are_fine(run: 
 
 
 @needs_root
-def test_a_file_of_somebody_else_in_a_release_is_found_though_nothing_in_it_is_changed(run: Run) -> None:
+def test_what_is_in_a_release_belongs_to_its_owner_or_to_root(run: Run) -> None:
     deploy("old", "new")
-    give(Path("ROOT/releases", OLD, "spank/task_prolog"))
+    old = Path("ROOT/releases", OLD)
+    give(old / "spank/task_prolog")
     code, _, err = run("rollback", "ROOT")
     assert (code, "spank/task_prolog: " in err, "[release-mode]" in err) == (1, True, True)
+    for path in (old, *old.rglob("*")):
+        give(path)
+    os.chown(old / "spank/bin/singularity", 0, 0)
+    assert load_tree(old).faults == ()
 
 
 @pytest.mark.parametrize("sign", [":", "\n", " ", "$"])
