@@ -10,6 +10,7 @@ import pytest
 from lumisite.errors import LumisiteError
 from lumisite.images.contents import Contents, glibc_of
 from lumisite.images.known import know_image
+from lumisite.images.lock import Lock, LockedImage
 from lumisite.images.versions import ReadImage, version_lines
 from lumisite.site.images import Holds
 from lumisite.site.load import load_site
@@ -209,7 +210,7 @@ def test_the_plugin_is_there_where_its_file_is(files: Files, plugin: bool | None
     assert plugin or image.holds(None).plugin is plugin
 
 
-def test_what_was_read_counts_and_a_name_where_nothing_can_be(tmp_path: Path) -> None:
+def test_what_was_read_counts_else_what_a_lock_has_else_the_name(tmp_path: Path) -> None:
     mine = write_tree(tmp_path / "mine.sif", laif())
     known = know_image(LUMI, str(mine))
     assert known.holds == Holds(None, {"rocm": parse_version("6.4.4")}, True, parse_version("2.1.0"))
@@ -224,6 +225,9 @@ def test_what_was_read_counts_and_a_name_where_nothing_can_be(tmp_path: Path) ->
     assert (note.code, note.subject) == ("image-unread", str(broken))
     assert note.message.startswith("byte 0: neither a SIF nor a squashfs file")
     assert note.advice == "give a SIF, or the directory of an unpacked image"
+    lock = Lock("lumi", (), {str(broken): LockedImage(str(broken), versions={"rocm": "6.2.4"})})
+    known = know_image(LUMI, str(broken), lock=lock)
+    assert (known.is_locked, known.note, known.holds.stacks) == (True, None, {"rocm": parse_version("6.2.4")})
     assert know_image(LUMI, "a\0b").holds == Holds()
 
 
