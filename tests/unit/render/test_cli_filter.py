@@ -198,12 +198,6 @@ def test_it_never_fails_and_never_vetoes(lua: str, module: Path, broken: str) ->
     assert all(line.startswith(said) for line in filtered(lua, module, options, broken=broken))
 
 
-def test_a_site_can_require_it(lua: str, module: Path) -> None:
-    script = f"package.path = {quote_lua(str(module.parent))} .. '/?.lua'; print(require('cli_filter').release)"
-    done = subprocess.run([lua, "-e", script], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("2026-01-")
-
-
 LAIF = "/appl/local/laifs/containers/lumi-multitorch-latest.sif"
 
 

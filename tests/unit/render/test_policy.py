@@ -92,6 +92,7 @@ DAMAGED = {
     "a share": "on share 5\n",
     "cut": "off partition a\non defau",
     "a word more": "on default # since Monday\n",
+    "a name more": "on partition dev-g x\n",
     "odd letters": "\udcff\udcfe\n",
     "line ends of another system": "on default\r\n",
     "too many lines": "on partition a\n" * 64 + "on default\n",

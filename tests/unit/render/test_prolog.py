@@ -242,6 +242,7 @@ def test_the_port_is_the_same_for_all_tasks_and_another_for_another_step(prolog:
     assert port(SLURM_PROCID="0", SLURM_NODEID="1") == port()
     ports = {port(SLURM_JOB_ID=str(job), SLURM_STEP_ID=str(step)) for job in (1, 2, 99_999_999) for step in (0, 1, 2)}
     assert len(ports) == 9
+    assert "MASTER_PORT" not in sound(prolog.step(SLURM_JOB_ID=None)).exports
     # Above those that Ray gives its workers (--max-worker-port), below the ephemeral ones.
     assert all(19_999 < value < 28_000 and value != 29_500 for value in ports)
 
