@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-
-Prefix = Callable[[int, str], str]
 
 
 @dataclass(frozen=True)
@@ -18,20 +16,14 @@ class Run:
     plugin: tuple[str, ...] = ("NET/OFI Using aws-ofi-rccl 1.4.0",)
     provider: str = "NET/OFI Selected Provider is cxi (found 4 nics)"
     suffix: str = "/GDRDMA"
-    end: str = " comm 0x55d0 nRanks 16"
     channels: int = 4
-    start: bool = True
-    rings: str | None = "Connected all rings comm 0x55d0 nRanks 16 busId c1000"
-    trees: str | None = "Connected all trees"
-    complete: bool = True
-    prefix: Prefix = lambda rank, line: line
 
     def rank_lines(self, rank: int) -> Iterator[str]:
-        """The lines of one rank, with what its launcher puts before each."""
+        """The lines of one rank."""
         host, pid = f"nid{5000 + rank // self.gpus:06}", 7000 + rank
         head = f"{host}:{pid}:{pid + 90000} [{rank % self.gpus}] NCCL INFO "
         for text in self._texts(rank):
-            yield self.prefix(rank, head + text)
+            yield head + text
 
     def _texts(self, rank: int) -> Iterator[str]:
         ranks = self.nodes * self.gpus
@@ -40,20 +32,19 @@ class Run:
         yield from self.plugin
         yield from [self.provider] if self.provider else []
         yield f"Using network {self.network}"
-        if self.start:
-            yield f"ncclCommInitRank comm 0x55d0 {about} - Init START"
+        yield f"ncclCommInitRank comm 0x55d0 {about} - Init START"
         yield "Trees [0] 1/-1/-1->0->-1 [1] 1/-1/-1->0->-1"
         yield from self.channel_texts(rank)
-        yield from (text for text in (self.rings, self.trees) if text)
-        if self.complete:
-            yield f"ncclCommInitRank comm 0x55d0 {about} localSize 224 used 5292192 bytes - Init COMPLETE"
+        yield "Connected all rings comm 0x55d0 nRanks 16 busId c1000"
+        yield "Connected all trees"
+        yield f"ncclCommInitRank comm 0x55d0 {about} localSize 224 used 5292192 bytes - Init COMPLETE"
 
     def channel_texts(self, rank: int) -> Iterator[str]:
         """First and last GPU of a node speak to other nodes, the others to their neighbours."""
         ranks, place = self.nodes * self.gpus, rank % self.gpus
         for channel in range(self.channels):
             after, before = (rank + 1) % ranks, (rank - 1) % ranks
-            via = f"NET/{self.network}/{channel % 4}{self.suffix}{self.end}"
+            via = f"NET/{self.network}/{channel % 4}{self.suffix} comm 0x55d0 nRanks 16"
             if place == 0:
                 yield f"Channel {channel:02}/0 : {before}[de000] -> {rank}[c1000] [receive] via {via}"
             if place == self.gpus - 1:
