@@ -285,6 +285,17 @@ def test_the_headline_has_the_finding(state: State, metrics: list[MetricVerdict]
     assert headline(verdict(state, *metrics)) == f"{state.upper()}: {words}"
 
 
+@pytest.mark.parametrize(
+    ("name", "suspects"), [("m/2n", "nic"), ("m/1n", "driver"), ("m/1g", "driver"), ("m", "driver, nic")]
+)
+def test_the_headline_names_the_changes_that_are_suspected(name: str, suspects: str) -> None:
+    changed = [{"code": code, "subject": f"/sys/{code}"} for code in ("driver", "nic", "module")]
+    found = verdict("fail", metric(name, **SLOWER))
+    assert headline(found, changed).endswith(f"; {suspects} changed")
+    broken = (GateVerdict("binds", "fail", (), 1, 1),)
+    assert headline(replace(found, gates=broken), changed).endswith("; driver, nic changed")
+
+
 def test_the_headline_of_a_run_alone() -> None:
     assert headline(verdict("pass"), with_baseline=False) == "PASS: no gate was measured; no baseline"
 
