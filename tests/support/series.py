@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from lumisite.site.scalars import Line
 from lumisite.site.validation import MetricRule
 from lumisite.validate.samples import JobValues, Recorded, Series
@@ -17,7 +15,6 @@ from lumisite.validate.verdict.gates import GateVerdict
 from lumisite.validate.verdict.metric import MetricVerdict, judge_metric
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 
-Output = pytest.CaptureFixture[str]
 RULE = MetricRule(metric=Line("m"))
 #: Two disjoint sets of nodes, and two more to confirm on.
 SETS = (("n1", "n2"), ("n3", "n4"), ("n5", "n6"), ("n7", "n8"))

@@ -11,8 +11,8 @@ from lumisite.validate.lines import Gate
 from lumisite.validate.probes.communicators.judge import GROUPS, OPTIONS, communicators
 from lumisite.validate.probes.probe import Backend, Line
 from lumisite.validate.probes.suite import LIMITS_S
+from tests.support.ranks import NODES, ended, expected, gate_of, rank, values
 from tests.support.records import target_of
-from tests.unit.validate.test_measuring_judges import NODES, ended, expected, gate_of, rank, values
 
 Record = dict[str, Any]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import runpy
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,46 +10,17 @@ import pytest
 from lumisite.site.load import load_site
 from lumisite.site.scalars import Name
 from lumisite.site.software import Fabric
-from lumisite.validate.lines import Gate, Sample
+from lumisite.validate.lines import Sample
 from lumisite.validate.probes.collectives.judge import collectives
 from lumisite.validate.probes.ddp.judge import ddp
 from lumisite.validate.probes.pairs.judge import pairs
-from lumisite.validate.probes.probe import Ended, Expected, Line, ProbeStep, Record, Shape, Srun, scripts
+from lumisite.validate.probes.probe import Record, scripts
 from lumisite.validate.probes.transport.judge import judge as judge_transport
 from lumisite.validate.probes.transport.judge import transport
-from tests.support.records import a_job, target_of
+from tests.support.ranks import NODES, ended, expected, gate_of, rank, values
+from tests.support.records import target_of
 
 LUMI, TWIN = load_site("lumi").site.fabric, load_site("twin").site.fabric
-NODES = ("nid000001", "nid000002")
-
-
-def ended(records: list[Record], code: int = 0, tasks: int = 1, shape: Shape = "several", **more: str) -> Ended:
-    step = ProbeStep("p", Srun("", (), environment=tuple(more.items())), shape, NODES, tasks, 60)
-    return Ended(step, tuple(records), code, ("the last words",) if code else ())
-
-
-def expected(probe: str, tasks: int = 1, nodes: tuple[str, ...] = NODES) -> Expected:
-    return replace(a_job(nodes, tasks, probe), run="r1", time=100.0)
-
-
-def rank(number: int, tasks: int = 1, ranks: int = 2, **more: object) -> dict[str, object]:
-    return {
-        "host": NODES[number // tasks],
-        "rank": number,
-        "local_rank": number % tasks,
-        "tasks": ranks,
-        "world_size": ranks,
-        **more,
-    }
-
-
-def gate_of(lines: Sequence[Line]) -> Gate:
-    (gate,) = [line for line in lines if isinstance(line, Gate)]
-    return gate
-
-
-def values(lines: Sequence[Line]) -> dict[str, float]:
-    return {line.metric: line.value for line in lines if isinstance(line, Sample)}
 
 
 # ---- what holds of every probe's ranks

@@ -18,9 +18,9 @@ from lumisite.validate.probes.outcome import Located, gates, missing
 from lumisite.validate.probes.probe import OUT, PROBES, Ended, ProbeStep, Record, Srun
 from lumisite.validate.probes.start_errors import START_ERRORS, start_failure
 from lumisite.validate.probes.suite import choose_probes, groups
+from tests.support.ranks import ended, expected, rank
 from tests.support.records import a_job, judged, only, target_of
 from tests.support.sites import load_text, site_text
-from tests.unit.validate.test_measuring_judges import GOOD, ended, expected
 
 PACKAGE = Path(lumisite.__file__).parent
 NAMES = ["node", "environment", "transport", "communicators", "collectives", "ddp", "pairs"]
@@ -203,7 +203,7 @@ def test_a_line_has_its_meaning(meaning: str, line: str) -> None:
 
 def test_a_port_that_is_in_use_is_a_fault_of_that_node() -> None:
     error = {"error": "DistNetworkError: failed to listen", "error_at": "joining", "error_time": 3.0}
-    records: list[Record] = [{**GOOD[0], **error, "port_in_use": 20101, "port_users": ["alice"]}, {**GOOD[1], **error}]
+    records: list[Record] = [{**rank(0), **error, "port_in_use": 20101, "port_users": ["alice"]}, {**rank(1), **error}]
     found = trouble(replace(ended(records, 1), stderr=(EXITED,)), expected("ddp"))
     assert found is not None
     assert (found.gate, found.code, found.verdict, found.nodes) == ("node", "port-in-use", "fail", ("nid000001",))

@@ -193,6 +193,12 @@ def test_faults_of_one_node_of_four_is_exit_5_with_its_cause_first(baseline: boo
     assert (gates["node"]["nodes"], gates["ddp"]["follows"], gates["ddp"]["causes"]) == (["n3"], ["n3"], [])
 
 
+@pytest.mark.parametrize(("elsewhere", "code"), [([], 5), ([gate("pass", "n5", "n6", run="r2")], 4)])
+def test_a_gate_that_did_not_run_counts_where_a_job_ran_without_bad_nodes(elsewhere: list[Gate], code: int) -> None:
+    before = Recorded({}, (gate("pass", *FOUR, name="conda"),))
+    assert judge_system(before, Recorded({}, (*node("n3"), *elsewhere)), Terms()).exit_code == code
+
+
 def test_without_a_baseline_gates_that_passed_are_enough_and_validate_and_report_agree(tmp_path: Path) -> None:
     """However many numbers there are of which the site expects nothing."""
     passed = [line_json(gate("pass", *FOUR, name=name, run="r1")) for name in ("node", "job")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -57,6 +58,9 @@ def test_a_node_is_slow_among_the_others(
     assert ([one.node for one in verdict.slow_nodes], len(verdict.drain)) == (slow, drained)
     if slow == ["n9"]:
         assert verdict.slow_nodes[0].z == pytest.approx(math.log(0.94) / 0.005)
+    # The same where lower is better.
+    times = replace(per_node([1 / speed for speed in speeds], runs=runs, noise=noise), better="lower")
+    assert [one.node for one in slow_nodes([times])] == slow
 
 
 def test_a_pair_with_a_node_that_has_a_finding_says_nothing_of_its_partner() -> None:
@@ -66,6 +70,8 @@ def test_a_pair_with_a_node_that_has_a_finding_says_nothing_of_its_partner() -> 
     measured = Series("pairs/send_recv_bw/2MiB/2n", "higher", (JobValues("r1", 1.0, pairs),))
     assert [slow.node for slow in slow_nodes([measured])] == ["n2", "n3"]
     assert slow_nodes([measured], bad=["n2"]) == ()
+    others = per_node([100.0] * 30 + [80.0, 60.0])
+    assert [slow.node for slow in slow_nodes([others], bad=["n31"])] == ["n30"]
     every = ("n1", "n2", "n3", "n4", "n5")
     text = "CPU quota: 50 %"
     quota = Gate("node", "fail", text, "raise it", "r1", ("n2",), 1.0, asked=every, location="n2")

@@ -25,7 +25,6 @@ from tests.support.sites import site_text
 
 Output = pytest.CaptureFixture[str]
 DAY_S = 86400
-NEW = 100 * DAY_S
 NODES = tuple(node for names in SETS for node in names)
 
 
