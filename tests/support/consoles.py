@@ -3,7 +3,7 @@
 In a block ```` ```console ````, lines after `$ ` are commands and the others what they print, standard error included.
 A line `...` stands for any lines, and `…` in a line for any text. ```` ```console no-run ```` is only parsed; what
 ```` ```console twin ```` says is typed on the twin, by `tests/twin/test_transcripts.py`.
-```` ```yaml file=NAME ```` and `append=NAME` write a file first, and ```` ```diff file=NAME ```` changes one, as the reader
+```` ```yaml file=NAME ```` writes a file first, and ```` ```diff file=NAME ```` changes one, as the reader
 is told to. The folder has a copy of the embedded sites and of the examples where a checkout has them.
 """
 
@@ -24,7 +24,6 @@ from lumisite.site.load import EMBEDDED
 
 EXAMPLES = Path(__file__).parent.parent.parent / "docs/examples"
 PROMPT = "$ "
-CONTINUED = "> "
 HARMLESS = ("lumisite", "cat", "ls", "ln", "echo", "mkdir", "cp")
 #: Commands whose absolute paths may exist or be only names; those of the others could be written to.
 READERS = ("cat", "ls", "echo", "lumisite why", "lumisite env")
@@ -34,7 +33,7 @@ WRITES = (">", ">>")
 SHOWN_HOME = "/home/admin"
 KNOWN_WORDS = {
     "console": r"no-run|twin",
-    "yaml": r"(file|append)=[\w.-]+",
+    "yaml": r"file=[\w.-]+",
     "bash": r"file=[\w.-]+",
     "diff": r"file=[\w.-]+(/[\w.-]+)*",
 }
@@ -52,15 +51,10 @@ class Block:
 
 @dataclass(frozen=True)
 class Command:
-    """A command, as the shell takes it, and what the page says that it prints."""
+    """A command, and what the page says that it prints."""
 
-    typed: tuple[str, ...]
+    text: str
     expected: tuple[str, ...]
-
-    @property
-    def text(self) -> str:
-        first, *others = self.typed
-        return "\n".join([first.removeprefix(PROMPT), *(line.removeprefix(CONTINUED) for line in others)])
 
 
 @dataclass
@@ -115,17 +109,15 @@ def find_blocks(text: str) -> list[Block]:
 
 def find_commands(block: Block) -> list[Command]:
     """Split a console block into commands with their output; what stands before the first prompt is an error."""
-    commands: list[tuple[list[str], list[str]]] = []
+    commands: list[tuple[str, list[str]]] = []
     for line in block.lines:
         if line.startswith(PROMPT):
-            commands.append(([line], []))
+            commands.append((line.removeprefix(PROMPT), []))
         elif not commands:
             raise ValueError(f"line {block.line}: a console block starts with {PROMPT!r}")
-        elif line.startswith(CONTINUED) and commands[-1][0][-1].endswith("\\") and not commands[-1][1]:
-            commands[-1][0].append(line)
         else:
             commands[-1][1].append(line)
-    return [Command(tuple(typed), tuple(expected)) for typed, expected in commands]
+    return [Command(text, tuple(expected)) for text, expected in commands]
 
 
 def refusal(command: str) -> str:
@@ -195,7 +187,8 @@ def work_through(text: str, home: Path) -> tuple[str, list[str]]:
     replaced: list[tuple[Block, list[str]]] = []
     for block in find_blocks(text):
         if block.language in ("yaml", "bash") and block.words:
-            _write(block, home)
+            path = home / block.words[0].removeprefix("file=")
+            path.write_text("\n".join(block.lines) + "\n")
         elif block.language == "diff" and block.words:
             _change(block, home)
         elif block.language == "console" and not block.words:
@@ -203,12 +196,6 @@ def work_through(text: str, home: Path) -> tuple[str, list[str]]:
     for block, new in reversed(replaced):
         lines[block.line : block.line + len(block.lines)] = new
     return "\n".join(lines) + "\n", session.differences
-
-
-def _write(block: Block, home: Path) -> None:
-    how, name = block.words[0].split("=")
-    with (home / name).open("w" if how == "file" else "a") as stream:
-        stream.write("\n".join(block.lines) + "\n")
 
 
 def _change(block: Block, home: Path) -> None:
@@ -231,7 +218,7 @@ def _run(block: Block, session: Session) -> list[str]:
         new = rewritten(command.expected, actual)
         if new != list(command.expected):
             session.differences.append("\n".join(_diff(command, actual)))
-        lines += [*command.typed, *new]
+        lines += [PROMPT + command.text, *new]
     return lines
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.consoles import find_blocks, find_commands, matches, rewritten
+from tests.support.consoles import PROMPT, find_blocks, find_commands, matches, rewritten
 from tests.twin.cluster import Cluster, ClusterPlan, running
 from tests.twin.fixtures import require_twin
 from tests.twin.login_node import install_command
@@ -59,7 +59,7 @@ def with_output(text: str, actual: list[list[str]]) -> str:
             [
                 line
                 for command in find_commands(block)
-                for line in (*command.typed, *rewritten(command.expected, next(found)))
+                for line in (PROMPT + command.text, *rewritten(command.expected, next(found)))
             ],
         )
         for block in find_blocks(text)

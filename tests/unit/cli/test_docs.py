@@ -213,7 +213,7 @@ def test_the_pages_build(tmp_path: Path) -> None:
     assert 'class="language-yaml ' in html
     assert "content.code.copy" in html
     assert not re.findall(r"<(?:script|img)[^>]*https?://|<link[^>]*stylesheet[^>]*https?://", html)
-    assert "append=" not in html
+    assert "file=site.yaml" not in html
     assert [path.name for path in tmp_path.rglob("*.py*")] == ["lumisite_reframe.py"]
 
 
