@@ -10,6 +10,7 @@ from lumisite.facts.capture import capture
 from lumisite.facts.compare import compare
 from lumisite.facts.facts import Facts
 from lumisite.facts.report import make_report
+from lumisite.findings.finding import Severity
 from lumisite.machine.host import DiskTree
 from tests.support.captured import LUMI, Plant, node_with
 from tests.support.dict_trees import Link, write_tree
@@ -89,6 +90,20 @@ def test_what_means_the_same_is_silent(conf: bytes) -> None:
     more: Plant = {SPACES: b"514000\n", "/usr/libexec/singularity/bin/squashfuse_ll": b"x"}
     not_the_sites: Plant = {OTHER_CONF: b"user bind control = no\n", "/usr/libexec/apptainer/bin/starter-suid": b"x"}
     assert found(facts_of(), facts_of({CONF: conf}, more, not_the_sites)) == []
+
+
+@pytest.mark.parametrize(
+    ("plant", "severity"),
+    [
+        (stated(b"control = yes", b"control = no"), Severity.FAULT),
+        (stated(b"= /appl, /pfs", b"= /appl"), Severity.FAULT),
+        (stated(b"limit container paths = /appl, /pfs\n", b""), Severity.DOUBT),
+        ({CONF: STATED + b"mount hostfs = yes\n"}, Severity.DOUBT),
+    ],
+)
+def test_what_stops_containers_that_started_before_is_a_fault(plant: Plant, severity: Severity) -> None:
+    (change,) = compare(facts_of(), facts_of(plant))
+    assert change.severity is severity
 
 
 def test_the_configuration_of_the_runtime_that_a_link_leads_to_counts() -> None:
