@@ -143,4 +143,5 @@ def test_the_setting_that_hangs_is_named_with_the_value_met_in_the_container(sit
     both = "ranks 0-1 on nid000001, nid000002: no progress for 600 s: hung while running group 1 of 8; "
     assert both in found.text
     assert "NCCL_NET_GDR_LEVEL=PHB" in found.text
+    assert "; unset: FI_MR_CACHE_MONITOR" in found.text
     nothing_is_left(site)

@@ -67,7 +67,7 @@ def site() -> Iterator[Cluster]:
         yield cluster
 
 
-#: What is in no container of this image but is what its ranks import: it costs a rank nothing, as PyTorch does.
+#: The image that costs least, and a stand-in for PyTorch in it, for ranks that only look whether they can import it.
 SMALL = "--image /appl/images/small.sif"
 FRAMEWORK = "/scratch/framework:/usr/lib/python3/dist-packages/torch"
 

@@ -86,7 +86,7 @@ def test_one_node_has_a_slow_link(site: Cluster) -> None:
 
 
 @pytest.mark.parametrize("fault", ["link", "folder"])
-def test_faults_of_one_node_of_four_is_told_as_that_node(site: Cluster, fault: str) -> None:
+def test_one_bad_node_of_four_is_told_as_that_node(site: Cluster, fault: str) -> None:
     planted, words = {
         # A third of the rate: a message's first eighth goes at once where a link was idle, and more or fewer were.
         "link": (faults.interface_throttled(site, "nid000003", "hsn0", "53mbit"), RING),

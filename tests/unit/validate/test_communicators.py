@@ -17,10 +17,11 @@ from tests.support.records import target_of
 Record = dict[str, Any]
 
 
-def rows(slow: float = 1.0) -> list[Record]:
-    """The groups of one rank."""
+def rows(slow: float = 1.0, wrong: int = 0) -> list[Record]:
+    """The groups of one rank; in the fifth some sums are wrong."""
     times = [(1.0, 10.0)] + [(0.25, 1.0)] * (GROUPS - 1)
-    return [{"make_s": make * slow, "first_s": first * slow, "wrong": 0} for make, first in times]
+    return [{"make_s": make * slow, "first_s": first * slow, "wrong": wrong if number == 4 else 0}
+            for number, (make, first) in enumerate(times)]  # fmt: skip
 
 
 def place(group: int, part: str) -> Record:
@@ -99,3 +100,9 @@ def test_what_others_report_after_one_gave_up_is_no_error_of_theirs_and_an_error
     assert (gate.code, gate.rank) == ("step-hung", 1)
     gate = failure([{**error, "error_time": 150.0}, gave_up(1, 2, "entering")])
     assert gate.text == "rank 0 on nid000001: failed while running group 2: RuntimeError: boom"
+
+
+def test_wrong_sums_are_reported_with_their_group_and_ranks() -> None:
+    gate = failure([rank(0, groups=rows()), rank(1, groups=rows(wrong=3))], code=0)
+    assert gate.code == "results-wrong"
+    assert gate.text == "the first collective of group 5 gave wrong sums on rank 1 on nid000002"

@@ -115,7 +115,7 @@ INTERFACE, PATH, RESOURCES = ("interfaces", "hsn1"), ("paths",), ("resources",)
         (RESOURCES, resources(shm="131072 60000"), "node-full", "/dev/shm: 59 MiB free of 128 MiB"),
     ],
 )  # fmt: skip
-def test_faults_of_one_node_is_named_and_no_other(
+def test_one_bad_node_is_named_and_no_other(
     change: tuple[str, ...], value: object, code: str, text: str, job: Expected
 ) -> None:
     gate = found(change, value, job)

@@ -171,7 +171,7 @@ def test_what_all_nodes_have_is_one_finding_and_the_rest_follows() -> None:
 
 
 @pytest.mark.parametrize("baseline", [True, False])
-def test_faults_of_one_node_of_four_is_exit_5_with_its_cause_first(baseline: bool, capsys: Output) -> None:
+def test_one_bad_node_of_four_is_exit_5_with_its_cause_first(baseline: bool, capsys: Output) -> None:
     low = [
         Sample("ddp/samples_per_s/comm/4n", 30.0, "higher", "r1", FOUR, 1e6),
         Sample("collectives/all_reduce_busbw/128MiB/4n", 30.0, "higher", "r0", FOUR, 1e6),

@@ -1,6 +1,6 @@
 """Makes a rank of the probe `communicators` go wrong at its second group, as the file beside this one says.
 
-The file `plan` has what to do and the rank that does it, or `all`. In every other probe, ranks note here what is left of
+The file `plan` has what to do and the rank that does it. In every other probe, ranks note here what is left of
 the one before them on their node.
 """
 
@@ -39,21 +39,19 @@ def plant(dist: Any) -> None:
     def all_reduce(tensor: Any, *, group: Any = None, **more: Any) -> Any:
         if group not in groups:
             groups.append(group)
-            if len(groups) == 2 and WHO in ("all", os.environ["SLURM_PROCID"]):
-                go_wrong(tensor)
+            if len(groups) == 2 and os.environ["SLURM_PROCID"] == WHO:
+                go_wrong()
         return usual(tensor, group=group, **more)
 
     dist.all_reduce = all_reduce
 
 
-def go_wrong(tensor: Any) -> None:
+def go_wrong() -> None:
     """Do what is planned. A rank that hangs hears no signal but the one that nobody can ignore."""
     if DEED == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if DEED == "freeze":
         os.kill(os.getpid(), signal.SIGSTOP)
-    if DEED == "wrong":
-        tensor.add_(1)
     if DEED == "hang":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         subprocess.Popen(CHILD, start_new_session=True)
